@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from kfp.dsl import HTML, Markdown, Metrics, Output
+from kfp.dsl import HTML, Artifact, Markdown, Metrics, Output
 
 from components.base import DATA_IMAGE, component
 
@@ -166,7 +166,7 @@ def index(corpus: str, engine: str, name: str, vectors: bool, root: str, counts:
 def retrieve(index: str, task: str, query: str, top_k: int, share: str, root: str, counts: Output[Metrics]) -> str:
     """Query the index with every training example."""
     from tlm.evaluation.report.kfp import log_counts
-    from tlm.retrieval.select.retrieve import retrieve
+    from tlm.retrieval.retrieve import retrieve
 
     return log_counts(retrieve(index, task, query=query, top_k=top_k, share=share, root=root), counts)
 
@@ -273,6 +273,7 @@ def report(
     root: str,
     report: Output[HTML],
     summary: Output[Markdown],
+    notebook: Output[Artifact],
     gpu_hour: float,
     cpu_hour: float,
     kilowatt_hour: float,
@@ -287,7 +288,7 @@ def report(
 
     prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     uri = make_report([baseline, *metrics], prices=prices, notes=notes.splitlines(), against=against, root=root)
-    return write_report(uri, report.path, summary.path)
+    return write_report(uri, report.path, summary.path, notebook.path)
 
 
 @component(DATA_IMAGE)

@@ -20,10 +20,9 @@ from kfp import local as kfp_local
 from kfp.dsl.base_component import BaseComponent
 from kfp.local import DockerRunner
 
-from pipelines.compiled import build, load_images, with_images
+from pipelines.compiled import build, check_reachable, load_images, with_images
 from pipelines.form import ONE_OF_EACH, Parallelism
-from pipelines.parameters import check_reachable
-from pipelines.resources import ADDRESSES, ELASTICSEARCH_FOLDER
+from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, TlmError
 from tlm.evaluation.predict.predict import trained

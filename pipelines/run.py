@@ -41,9 +41,8 @@ def local(
             multitask: several tasks.
         data_pods: Steps that load the corpus together, two at a time, as they do on a cluster.
     """
-    from pipelines.compiled import of_this_code
+    from pipelines.compiled import of_this_code, read_parameters
     from pipelines.local import run_pipeline
-    from pipelines.parameters import read_parameters
 
     built = images or (Path("build/images.json") if docker else None)
     given = read_parameters(**vars(parameters), known=of_this_code(pipeline))
@@ -110,16 +109,15 @@ def submit(
         wait: Return when the run has ended.
         resubmit: With --wait, how often to start a run that failed again; its finished steps are found.
     """
-    from pipelines import parameters as values
     from pipelines.client import Api, submit
-    from pipelines.compiled import parse, text_of
+    from pipelines.compiled import check_reachable, declared, parse, read_parameters, text_of
     from pipelines.wait import RunFailed, wait_for
 
     if resubmit and not wait:
         raise InputError("--resubmit goes with --wait: a run is started again when it has been seen to fail")
     chosen = parse(text_of(**vars(source)), source.file)
-    given = values.read_parameters(**vars(parameters), known=values.declared(chosen.spec))
-    values.check_reachable(given)
+    given = read_parameters(**vars(parameters), known=declared(chosen.spec))
+    check_reachable(given)
     if no_cache:
         chosen.disable_cache()
     api = Api(connection)

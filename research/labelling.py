@@ -13,8 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Floats, Split, score
-from tlm.evaluation.labelling.label_errors import wrong
-from tlm.evaluation.labelling.label_next import MOST_CLUSTERED, chosen, features_of, margins, spread
+from tlm.evaluation.labelling import MOST_CLUSTERED, chosen, features_of, margins, spread, wrong
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import boto3
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Draft, Progress, Recipe, produce
 
 FILES = ("numbers.txt", "more.parquet", "model/config.json", "model/deep/weights.bin")
 

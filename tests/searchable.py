@@ -14,8 +14,8 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 
 Hits: TypeAlias = dict[int, list[tuple[int, float]]]  # documents and scores, by query

@@ -1,6 +1,6 @@
 """A stand-in of the Hugging Face Hub and its two packages: small files in a folder, read as `datasets` gives them.
 
-It stands for `load_dataset` (streaming) and `HfApi.dataset_info`, and knows only what tlm/data/reading/hub.py asks.
+It stands for `load_dataset` (streaming) and `HfApi.dataset_info`, and knows only what tlm/data/registry.py asks.
 """
 
 import csv

@@ -132,7 +132,7 @@ def end_of_saving() -> Callable[[], None]:
 
 def term_in_last_save() -> None:
     """Have this process send itself SIGTERM while the snapshot after the last step is being written."""
-    from tlm.artifacts.snapshots import Progress
+    from tlm.artifacts.produce import Progress
 
     save = Progress.save
 

@@ -1,10 +1,13 @@
-"""Messages and progress on stderr: a bar on a terminal, a log line every few seconds elsewhere (a pod, CI)."""
+"""What commands print: answers on stdout; messages and progress on stderr.
+
+Progress is a bar on a terminal, a log line every few seconds elsewhere (a pod, CI).
+"""
 
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tlm.errors import printable
 
@@ -12,6 +15,18 @@ LOG_EVERY_SECONDS = 15.0
 
 T = TypeVar("T")
 _hidden = False
+
+
+class Answer(str):
+    """The text that a command prints which is no step, and the same as plain values for ``--json``."""
+
+    facts: Any
+
+    def __new__(cls, text: str, facts: Any) -> "Answer":
+        """Make it of the text for people and the facts for programs."""
+        answer = super().__new__(cls, text)
+        answer.facts = facts
+        return answer
 
 
 def say(message: str) -> None:

@@ -83,8 +83,8 @@ def searched(file: Path, root: str, quick: bool) -> tuple[str, str, int]:
     from tlm.artifacts.artifact import Artifact
     from tlm.data.corpus.load import load_corpus
     from tlm.data.tasks.task import load_task
+    from tlm.retrieval.retrieve import retrieve
     from tlm.retrieval.search.index import build_index
-    from tlm.retrieval.select.retrieve import retrieve
 
     asking = Path(root).parent / "asking"
     asking.mkdir(exist_ok=True)

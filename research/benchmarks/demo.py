@@ -11,7 +11,7 @@ from typing import Any
 from research.benchmarks.measure import cost_of
 from research.benchmarks.row import PASS, SHORT, Result, Row, limit, need
 from research.benchmarks.training_data import demo_files
-from tlm.evaluation.report.findings import hundred, points
+from tlm.evaluation.report.findings import points, score_text
 
 MINUTES = 5.0
 SEEDS = "0,1,2,3,4"
@@ -70,7 +70,7 @@ def scores(label: str, report: dict[str, Any]) -> list[Result]:
     others = (one for one in report["differences"] if {one["first"], one["second"]} == pair)
     found = next(others, {"low": None, "ahead": ""})  # compared only where it is the best encoder on dev
     ours, theirs = bm25["test"]["mean"], baseline["test"]["mean"]
-    note = f"Test {metric} in hundredths, {hundred(bm25['test'])} over {len(bm25['seeds'])} seeds"
+    note = f"Test {metric} in hundredths, {score_text(bm25['test'])} over {len(bm25['seeds'])} seeds"
     if found["low"] is not None:
         note += f"; difference {points(found, bm25['name'])}, over seeds and test examples"
     verdict = PASS if found["ahead"] == bm25["name"] else SHORT

@@ -38,7 +38,7 @@ def found_all(size: int, quick: bool, root: str) -> str:
     from tlm.artifacts.produce import Draft, Recipe, produce
     from tlm.data.corpus.load import load_corpus
     from tlm.data.tasks.task import load_task
-    from tlm.retrieval.search.query import write_hits
+    from tlm.retrieval.retrieve import write_hits
 
     general = Artifact.open(load_corpus([str(corpus(size, quick))], root=root))
     task = Artifact.open(load_task(asking(Path(root), quick), root=root))

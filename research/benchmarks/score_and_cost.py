@@ -18,7 +18,7 @@ from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, SPARE_ROLES
 from tlm.evaluation.pages.plots import STYLE
 from tlm.evaluation.score.baseline import STATIC
 from tlm.evaluation.score.mix import LINEAR, ReportRow
-from tlm.retrieval.select.retrieve import BY_VECTORS, RERANKED, SCORED
+from tlm.retrieval.retrieve import BY_VECTORS, RERANKED, SCORED
 
 PICTURE = "table-selectors/cost.svg"
 TICKS = (0.01, 0.1, 1, 10, 100, 1000)

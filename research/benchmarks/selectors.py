@@ -37,8 +37,8 @@ def of_task(corpus: str, task: Path, share: float, root: str, judge: str = JUDGE
     from research.dilute import dilute
     from research.retrieval.step import retrieval_study
     from tlm.data.tasks.task import load_task
+    from tlm.retrieval.retrieve import retrieve
     from tlm.retrieval.search.index import build_index
-    from tlm.retrieval.select.retrieve import retrieve
     from tlm.retrieval.subset.export import export
 
     if share:

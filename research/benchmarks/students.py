@@ -87,8 +87,8 @@ def of_demo(folder: Path, root: str) -> Material:
 def prepare(name: str, corpus: str, task: str, preset: str, top_k: int, seeds: int) -> Material:
     """BM25's text for a task, and the models without a network."""
     from tlm.evaluation.score.baseline import baseline, static
+    from tlm.retrieval.retrieve import retrieve
     from tlm.retrieval.search.index import build_index
-    from tlm.retrieval.select.retrieve import retrieve
     from tlm.retrieval.subset.export import export
     from tlm.settings import presets
     from tlm.training.input.tokenizer import build_tokenizer
@@ -133,7 +133,7 @@ def student_of(teacher: str, way: str) -> str:
 
 def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
     """Differences on test between each student and its teacher, and with and without passages, in points."""
-    from tlm.evaluation.report.findings import hundred
+    from tlm.evaluation.report.findings import score_text
     from tlm.evaluation.report.lineage import Lineage
     from tlm.evaluation.report.runs import ScoredModel, grouped, with_interval
     from tlm.evaluation.score.intervals import difference
@@ -152,7 +152,7 @@ def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
     for first, second in pairs:
         found = difference(arms[first], arms[second], len(pairs))
         low, high = (100 * float(end or 0) for end in (found.low, found.high))
-        shown = [hundred(with_interval(arms[name])) for name in (first, second)]
+        shown = [score_text(with_interval(arms[name])) for name in (first, second)]
         results.append(
             limit(
                 f"{task}: {first}, behind {second}",

@@ -62,8 +62,8 @@ def prepare(quick: bool, vocab_size: int = 6000) -> Material:
     """Load, index, retrieve (K = 50) and export, as a run does, with the steps' own defaults."""
     from tlm.data.corpus.load import load_corpus
     from tlm.data.tasks.task import load_task
+    from tlm.retrieval.retrieve import retrieve
     from tlm.retrieval.search.index import build_index
-    from tlm.retrieval.select.retrieve import retrieve
     from tlm.retrieval.subset.export import export
     from tlm.training.input.tokenizer import build_tokenizer
 

@@ -17,8 +17,8 @@ from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import TASK_ONLY, export
 from tlm.runs.plan import PlannedRun, arm_of, preset_of
 from tlm.settings import presets

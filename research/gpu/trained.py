@@ -15,7 +15,7 @@ from research.benchmarks.row import Result, limit
 from research.gpu.piece import piece
 from research.paper.keep import keep
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Progress
 from tlm.cli import main as cli
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import ScoredModel

@@ -15,9 +15,9 @@ from tlm.data.passages import passages
 from tlm.data.ranges import Ints
 from tlm.errors import InputError
 from tlm.progress import say
-from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.export import SUBSET, export, write_subset
-from tlm.retrieval.subset.judge import SURPLUS, Candidates, by_document, grouped, judge
+from tlm.retrieval.retrieve import retrieve
+from tlm.retrieval.subset.export import SUBSET, by_document, export, grouped, write_subset
+from tlm.retrieval.subset.judge import SURPLUS, Candidates, judge
 from tlm.settings.options import Filters
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from research.studies import listed
-from tlm.evaluation.pages import plots, units
+from tlm.evaluation.pages import plots
 from tlm.evaluation.pages.blocks import Block, Column, Drawn, Figure, Heading, Row, Span, Table, Text, opening
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report.findings import hundred, interval_text
+from tlm.evaluation.report import bill
+from tlm.evaluation.report.findings import interval_text, score_text
 from tlm.evaluation.report.page import costs, named
 
 Rows = Sequence[dict[str, Any]]
@@ -54,7 +55,7 @@ def _results(tasks: Rows, arms: Rows) -> Iterator[Block]:
 
 
 def _scores(spreads: Rows) -> list[str]:
-    return [form(spread) for spread in spreads for form in (hundred, interval_text)]
+    return [form(spread) for spread in spreads for form in (score_text, interval_text)]
 
 
 def _cost(arms: Rows, prices: dict[str, float]) -> Iterator[Block]:
@@ -71,7 +72,7 @@ def _cost(arms: Rows, prices: dict[str, float]) -> Iterator[Block]:
         "Cost of one seed, mean over seeds. A stage 1 that several tasks share is one training and counts once here; "
         "the report of each task counts its whole cost. Tokens and FLOPs are counted without padding. The paper’s rule "
         "is 6 · parameters · tokens with padding."
-    ) + f" Prices: {units.paid(prices)}." * ("money" in columns)
+    ) + f" Prices: {bill.paid(prices)}." * ("money" in columns)
     heads: list[Column | str] = ["Arm", Column("stage", "left"), Column("tasks", "words"), *columns]
     yield Heading("Cost")
     yield Table(heads, rows, note, frozenset(sums), merged=True)

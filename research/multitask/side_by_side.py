@@ -8,10 +8,10 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report.findings import hundred, points
+from tlm.evaluation.report.findings import points, score_text
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total, with_interval
-from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, chance, compared, difference
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, compared
 from tlm.settings.options import Prices
 
 TOGETHER = "multi-task"
@@ -113,8 +113,8 @@ def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Seq
         pairs = [(_over_tasks(ours), _over_tasks(theirs))]
         pairs += [(a.on("test"), b.on("test")) for a, b in zip(ours, theirs, strict=True)]
         for task, (a, b) in zip(["", *names], pairs, strict=True):
-            found = difference(a, b, comparisons=len(others) * len(pairs))
-            yield {"task": task, **compared(together["name"], other["name"], found, chance(a, b))}
+            both = together["name"], other["name"]
+            yield {"task": task, **compared(both, a, b, comparisons=len(others) * len(pairs))}
 
 
 def _compared(arms: Sequence[Contents]) -> tuple[Contents | None, list[Contents]]:
@@ -152,14 +152,12 @@ def _findings(arms: Sequence[Contents], tasks: Sequence[Contents], differences: 
         claims = {one["task"]: _claim(one) for one in differences if one["second"] == other["name"]}
         yield (
             f"On average over {len(tasks)} tasks, one encoder for all ({together['name']}) reaches "
-            f"{hundred(together['mean'])} on test, each task alone ({other['name']}) {hundred(other['mean'])}; "
+            f"{score_text(together['mean'])} on test, each task alone ({other['name']}) {score_text(other['mean'])}; "
             f"{claims['']}."
         )
         for task in tasks:
-            scores = [task["groups"][at]["test"] for at in (place, arms.index(other))]
-            yield (
-                f"{task['name']}: together {hundred(scores[0])}, alone {hundred(scores[1])}; {claims[task['name']]}."
-            )
+            both, alone = (score_text(task["groups"][at]["test"]) for at in (place, arms.index(other)))
+            yield f"{task['name']}: together {both}, alone {alone}; {claims[task['name']]}."
         yield from _flops(together, other)
 
 

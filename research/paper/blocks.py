@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tlm.evaluation.pages import blocks as pages
 from tlm.evaluation.pages import plain
-from tlm.evaluation.report.findings import plain_score
+from tlm.evaluation.report.findings import score_text
 
 
 class Block(NamedTuple):
@@ -24,7 +24,7 @@ class Block(NamedTuple):
 
 def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:
     """Mean ± standard deviation (number of seeds) of a `report.runs.spread`; "" if it has no values."""
-    return f"{plain_score(spread, digits=digits)} ({len(spread['values'])})" if spread["values"] else ""
+    return f"{score_text(spread, 1.0, digits)} ({len(spread['values'])})" if spread["values"] else ""
 
 
 def compared(found: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from tlm.evaluation.report.lineage import Lineage, compared, flat
 from tlm.evaluation.report.runs import ScoredModel
 from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
+from tlm.retrieval.retrieve import WITHOUT_QUERIES
 from tlm.settings.sections import SECTIONS
 
 NO_CELL = (STATIC, EMBEDDINGS, IMPORTED, MIXTURE)

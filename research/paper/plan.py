@@ -8,7 +8,7 @@ from research.paper.results import BASELINE, Result
 from research.paper.tables import PAPER, PLM, RETRIEVING, Cell, all_tables, cells, is_of, our_name, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.retrieval.select.retrieve import retrieve
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.runs.plan import PlannedRun, parse_seeds
 from tlm.settings import presets

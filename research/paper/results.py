@@ -21,7 +21,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.runs import spread, with_interval
 from tlm.evaluation.score.intervals import Scored, Scores
 from tlm.evaluation.score.mix import PARTS, ReportRow
-from tlm.retrieval.select.retrieve import draws
+from tlm.retrieval.retrieve import draws
 
 FOLDER = "research/results"
 BASELINE = "baseline"

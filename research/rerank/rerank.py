@@ -10,8 +10,7 @@ from tlm.data.passages import passages
 from tlm.data.ranges import CUT, HEAD
 from tlm.errors import InputError, refuse_negative
 from tlm.progress import say
-from tlm.retrieval.search.query import write_chosen
-from tlm.retrieval.select.retrieve import RERANKED, best
+from tlm.retrieval.retrieve import RERANKED, best, write_chosen
 from tlm.training.distributed.launch import own_cards
 from tlm.training.input.tokenize import tokenize
 

@@ -8,7 +8,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.lineage import compared
 from tlm.evaluation.score.baseline import ARM
 from tlm.evaluation.score.mix import PARTS
-from tlm.retrieval.select.retrieve import RERANKED, retrieve
+from tlm.retrieval.retrieve import RERANKED, retrieve
 from tlm.retrieval.subset.export import export
 from tlm.runs.plan import PlannedRun, advised, parse_seeds
 from tlm.settings.options import Filters

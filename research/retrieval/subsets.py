@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
+from tlm.data.ranges import Ints
+from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
-from tlm.evaluation.report.preview import Ints, examples_by_query
-from tlm.retrieval.select.retrieve import WITHOUT_QUERIES, training_texts
-from tlm.retrieval.select.scored import Floats, log_ratios, shares
+from tlm.evaluation.report.preview import examples_by_query
+from tlm.retrieval.retrieve import WITHOUT_QUERIES, training_texts
+from tlm.retrieval.selectors import log_ratios, shares
 
 
 def divergence(task: Floats, other: Floats) -> float:

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from research.retrieval.subsets import Subset
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import rows_at
+from tlm.data.ranges import Ints
 from tlm.data.text import tokens
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.preview import PASSAGES, Ints
+from tlm.evaluation.report.preview import PASSAGES
 
 PRIOR_WORDS = 500.0  # total count of the prior
 LEAST_COUNT = 20  # of a shown word, in both samples together

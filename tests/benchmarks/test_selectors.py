@@ -5,7 +5,7 @@ import re
 from research.benchmarks.selectors import OTHERS, of_task
 from tests.tiny import write_tiny
 from tlm.data.corpus.load import load_corpus
-from tlm.retrieval.select.retrieve import RERANKED
+from tlm.retrieval.retrieve import RERANKED
 from tlm.settings.options import Layout
 
 

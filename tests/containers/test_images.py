@@ -17,14 +17,14 @@ PACKAGES = "import importlib.metadata as m; print(*(f'{d.metadata[\"Name\"]}=={d
 IMPORT_ALL = """
 import importlib, pkgutil, tlm
 # Of the extras onnx, serve and bom, which this image lacks:
-others = ("tlm.serving.convert", "tlm.serving.app", "tlm.serving.batcher", "tlm.evaluation.origins.bom")
+others = ("tlm.serving.convert", "tlm.serving.app", "tlm.evaluation.origins.bom")
 for module in pkgutil.walk_packages(tlm.__path__, "tlm."):
     if not module.name.endswith("__main__") and module.name not in others:
         importlib.import_module(module.name)
 """
 IMPORT_SERVER = """
 import importlib, pkgutil, tlm.evaluation.predict as predict, tlm.shallow as shallow
-for name in ("serve", "app", "batcher", "protocol"):
+for name in ("serve", "app", "protocol"):
     importlib.import_module(f"tlm.serving.{name}")
 for package in (predict, shallow):
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):

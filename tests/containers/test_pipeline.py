@@ -25,7 +25,7 @@ from tests.servers.servers import S3Server
 from tests.tiny import in_files, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import close_stores, open_store
-from tlm.retrieval.select.retrieve import BY_VECTORS, SCORED
+from tlm.retrieval.retrieve import BY_VECTORS, SCORED
 
 KINDS = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
 BUCKET = "tlm-containers"

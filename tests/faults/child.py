@@ -18,7 +18,7 @@ WARM = (
     *(
         "tlm.retrieval.search.embedded",
         "tlm.retrieval.search.embedded",
-        "tlm.retrieval.select.retrieve",
+        "tlm.retrieval.retrieve",
         "research.multitask.merge",
     ),
     *("tlm.training.input.tokenizer", "tlm.training.joint", "tlm.training.classification"),

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 from tests.faults.refusals import settings
 from tests.making import make
 from tlm.artifacts.artifact import Artifact, FileEntry, content_digest
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Progress
 from tlm.artifacts.stores import open_store
 from tlm.cli.upkeep import download, gc
 from tlm.data.corpus.load import load_corpus

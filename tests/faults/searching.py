@@ -19,10 +19,10 @@ from tests.servers.servers import Server, installed
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import identity, open_store
 from tlm.errors import TlmError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic_build, elastic_client
 from tlm.retrieval.search.elastic_build import alias_of
 from tlm.retrieval.search.index import build_index, located
-from tlm.retrieval.select.retrieve import retrieve
 
 T = TypeVar("T")
 TOP_K = 20

@@ -13,7 +13,7 @@ from tests.faults.parts import corrupt
 from tests.faults.tally import tally
 from tests.making import fill_folder, make
 from tlm.artifacts.artifact import Artifact, Manifest
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Progress
 from tlm.errors import Damaged
 
 HARM = {"bit flip": damage.flip, "truncated file": damage.truncate, **corrupt.OTHERS}

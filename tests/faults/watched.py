@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tests.faults.child import nothing
 from tests.toys_training import end_of_saving
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Progress
 
 STAGES = ("train", "finetune", "train-multitask", "distill")
 BEGUN, LAST = "begun", "last"

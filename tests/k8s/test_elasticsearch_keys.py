@@ -23,9 +23,9 @@ from tests.k8s import tools
 from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.runs.preflight import preflight
 
 FOLDER = tools.ROOT / "k8s/elasticsearch"

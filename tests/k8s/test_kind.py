@@ -17,8 +17,7 @@ import pytest
 import yaml
 
 from k8s.check import compare, data, state
-from pipelines.compiled import of_this_code
-from pipelines.parameters import read_parameters
+from pipelines.compiled import of_this_code, read_parameters
 from tests.k8s import tools
 from tests.tiny import write_tiny
 from tlm.data.corpus.load import load_corpus

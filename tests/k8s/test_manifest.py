@@ -14,7 +14,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.serving.manifest import manifest, store_port
+from tlm.serving.serve import manifest, store_port
 
 TLM = {"runtime": "tlm", "image": "example.org/tlm-serve:1"}
 TEXTS = ["the judge", "cell", "ship wave harbour " * 40]
@@ -174,7 +174,7 @@ def test_a_model_on_this_machine_is_out_of_a_cluster_s_reach(toys):
 def test_a_model_that_reads_both_ends_of_long_texts_is_refused_by_kserve_s_runtime(tmp_path, s3_root, monkeypatch):
     labelled = task(tmp_path)
     encoder = model(tmp_path, checkpoint(tmp_path, labelled, "model.cut=head+tail"), labelled, "finetune.epochs=1")
-    monkeypatch.setattr("tlm.serving.manifest.storage_uri", lambda model: "s3://bucket/model")
+    monkeypatch.setattr("tlm.serving.serve.storage_uri", lambda model: "s3://bucket/model")
     with pytest.raises(InputError, match="reads head and tail of long texts, which only `tlm` cuts so; use --runtime"):
         manifest(encoder.uri, name="a")
     assert "storageUri" not in manifest(encoder.uri, name="a", **TLM)
@@ -183,6 +183,6 @@ def test_a_model_that_reads_both_ends_of_long_texts_is_refused_by_kserve_s_runti
 def test_a_model_that_reads_marked_spans_first_is_refused_by_kserve_s_runtime(tmp_path, s3_root, monkeypatch):
     marked = task(tmp_path, [(f"[[ a ]] and << {text} >>", *rest) for text, *rest in rows()])
     encoder = model(tmp_path, checkpoint(tmp_path, marked), marked, "finetune.epochs=1")
-    monkeypatch.setattr("tlm.serving.manifest.storage_uri", lambda model: "s3://bucket/model")
+    monkeypatch.setattr("tlm.serving.serve.storage_uri", lambda model: "s3://bucket/model")
     with pytest.raises(InputError, match="reads marked spans first, which only `tlm` prepares so; use --runtime tlm"):
         manifest(encoder.uri, name="a")

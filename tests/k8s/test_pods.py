@@ -15,7 +15,7 @@ from kfp.dsl.python_component import PythonComponent
 import components
 import research.components
 from components.base import TRAIN_IMAGE
-from pipelines.resources import LONG
+from pipelines.steps import LONG
 from pipelines.tlm import tlm
 from tests.k8s import policies, tools
 from tlm.runs.pods import amount

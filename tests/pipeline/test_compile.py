@@ -11,10 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.compiled import MADE_BY, Compiled, compile_text, of_this_code, parse, reference_fault
+from pipelines.compiled import (
+    MADE_BY,
+    Compiled,
+    check_reachable,
+    compile_text,
+    of_this_code,
+    parse,
+    read_parameters,
+    reference_fault,
+)
 from pipelines.form import ONE_OF_EACH, Parallelism
-from pipelines.parameters import check_reachable, read_parameters
-from pipelines.resources import DAY, WEEK
+from pipelines.steps import DAY, WEEK
 from pipelines.tlm import tlm
 from tlm.cli.command import descriptions
 from tlm.errors import InputError

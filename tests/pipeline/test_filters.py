@@ -17,8 +17,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import open_store
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 
 TWIN = "rain and bread with chess before the storm and after the oven under a queen and over the cloud of flour"
 SWITCHES = [(True, True), (True, False), (False, True), (False, False)]

@@ -9,8 +9,8 @@ from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer

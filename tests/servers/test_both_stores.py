@@ -26,12 +26,12 @@ from tests.making import (
 )
 from tests.searchable import corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.snapshots import KEPT, Progress
+from tlm.artifacts.produce import KEPT, Progress
 from tlm.artifacts.stores import open_store
 from tlm.cli.upkeep import gc, ls
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.searchable import assert_same, by_query, columns, corpus_of, docstrings, task_of
 from tests.unit.test_analyzer import CLASSES
 from tlm.artifacts.artifact import Artifact
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic_build
 from tlm.retrieval.search import index as index_step
 from tlm.retrieval.search.analyzer import terms_of_text
 from tlm.retrieval.search.elastic_build import data_nodes
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.select.vectors import dense
+from tlm.retrieval.selectors import dense
 from tlm.retrieval.subset.export import export
 
 TOKENS_AT_ONCE = 9000  # _analyze gives 10,000 at most

@@ -12,10 +12,10 @@ from tests.servers.servers import free_port
 from tlm.artifacts.artifact import Artifact
 from tlm.data import parallel
 from tlm.errors import InputError, Interrupted
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic_build, elastic_client
 from tlm.retrieval.search.elastic_build import leave
 from tlm.retrieval.search.index import build_index, located
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.runs.preflight import preflight
 
 TEXTS = list(docstrings()[:600])

@@ -8,10 +8,10 @@ from elasticsearch import Elasticsearch
 from tests.conftest import started
 from tests.searchable import assert_same, by_query, corpus_of, docstrings, task_of
 from tests.servers.servers import free_port, installed
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic_build
 from tlm.retrieval.search.elastic_build import data_nodes
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.runs.preflight import preflight
 
 

@@ -11,8 +11,8 @@ from tests.conftest import started
 from tests.searchable import columns, corpus_of, task_of
 from tests.servers import servers
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.runs.preflight import preflight
 
 PASSAGES = ["red green", "green blue", "blue red red"]

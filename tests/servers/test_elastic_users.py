@@ -12,9 +12,9 @@ from tests.searchable import columns, corpus_of, docstrings, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import identity, open_store
 from tlm.cli.upkeep import gc
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.elastic_build import alias_of
 from tlm.retrieval.search.index import build_index, located
-from tlm.retrieval.select.retrieve import retrieve
 
 TEXTS = list(docstrings()[:60])
 

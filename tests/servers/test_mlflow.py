@@ -19,7 +19,7 @@ from tests.toys import read_json
 from tests.unit.test_mix import Store
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.report.report import report
-from tlm.evaluation.tracking import ADDRESS, HOW, PARENT
+from tlm.evaluation.report.tracking import ADDRESS, HOW, PARENT
 
 
 @pytest.fixture(scope="module")

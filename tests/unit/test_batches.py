@@ -104,10 +104,13 @@ def test_an_order_takes_few_bytes_a_row():
 # ---- masks
 
 
-@pytest.fixture(scope="module")
-def masked() -> Batch:
+CONTINUES = np.arange(VOCABULARY) >= 35
+
+
+@pytest.fixture(scope="module", params=[None, CONTINUES], ids=["tokens", "words"])
+def masked(request: pytest.FixtureRequest) -> Batch:
     batch = collate(many(4000), np.arange(4000))
-    return Masking(0.15, VOCABULARY, PAD_TO_MASK.mask, PAD_TO_MASK.ids)(batch, generator(0, MASK, 0))
+    return Masking(0.15, VOCABULARY, PAD_TO_MASK.mask, PAD_TO_MASK.ids, request.param)(batch, generator(0, MASK, 0))
 
 
 def test_masks_have_bert_s_shares(masked):
@@ -133,6 +136,19 @@ def test_the_rest_is_as_it_was(masked):
     assert np.array_equal(masked.targets, masked.ids.ravel()[masked.positions])
     untouched = np.setdiff1d(np.arange(masked.ids.size), masked.positions)
     assert np.array_equal(masked.corrupted.ravel()[untouched], masked.ids.ravel()[untouched])
+
+
+@given(st.lists(ids, min_size=1, max_size=6), st.integers(0, 1000))
+@settings(deadline=None, max_examples=40)
+def test_the_pieces_of_a_word_are_predicted_together(rows, seed):
+    """And have one fate: where one is masked, all are."""
+    batch = collate(texts(rows), np.arange(len(rows)))
+    masked = Masking(0.5, VOCABULARY, 4, PAD_TO_MASK.ids, CONTINUES)(batch, np.random.default_rng(seed))
+    chosen = np.zeros(batch.ids.shape, dtype=bool)
+    chosen.ravel()[masked.positions] = True
+    follows = CONTINUES[batch.ids[:, 1:]] & (batch.ids[:, :-1] >= 5)
+    for fate in (chosen, masked.corrupted == 4):
+        assert np.array_equal(fate[:, 1:][follows], fate[:, :-1][follows])
 
 
 def test_masks_are_a_function_of_seed_and_step():

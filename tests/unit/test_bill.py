@@ -14,7 +14,7 @@ from tests.toys import World, make, save
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.parallel import each
-from tlm.evaluation.pages import units
+from tlm.evaluation.report import bill as units
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.bill import amounts, million, spent_on, summed
 from tlm.evaluation.report.lineage import Lineage
@@ -92,7 +92,7 @@ def test_a_sum_knows_what_all_its_parts_know() -> None:
         (units.kilowatt_hours, 2.25, "2.2 kWh"), (units.kilowatt_hours, 1e-9, "< 0.0001 Wh"),
         (units.grams, 0.029, "0.029 g"), (units.grams, 1.96, "2.0 g"), (units.grams, 12.3, "12 g"),
         (units.grams, 1234, "1.2 kg"), (units.megabytes, 6.3e6, "6.3"), (units.megabytes, 900, "< 0.1"),
-        (units.milliseconds, 1.943, "1.94"), (units.milliseconds, 1234.5, "1,234"), (units.rate, 0.42, "0.42"),
+        (units.milliseconds, 1.943, "1.94"), (units.milliseconds, 1234.5, "1,234"), (units.per_second, 0.42, "0.42"),
         (units.money, 0.00001, "< 0.0001"), (units.money, 0, "0"),
     ],
 )  # fmt: skip
@@ -180,7 +180,7 @@ def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
         assert (one["flops"] is None) == (one["part"] != "training")  # which the manifest tells
     (model,) = bill["predictions"]
     assert model["million"] == NOTHING
-    assert [model[name] for name in units.SPEED] == [None] * 6
+    assert [model[name] for name in units.SPEEDS] == [None] * 6
     assert "| Index | – | – | – | – |" in files["md"]
     assert "not measured" in Page(files["html"]).text
     assert "| `bm25` | – | – | – | – | – |" in files["md"]

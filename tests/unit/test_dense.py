@@ -20,10 +20,10 @@ from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.errors import InputError
+from tlm.retrieval import selectors as vectors
+from tlm.retrieval.retrieve import BY_VECTORS, retrieve
 from tlm.retrieval.search.embed import StaticEmbedder, published_vectors
-from tlm.retrieval.select import vectors
-from tlm.retrieval.select.retrieve import BY_VECTORS, retrieve
-from tlm.retrieval.select.vectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
+from tlm.retrieval.selectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
 from tlm.retrieval.subset.export import export
 
 
@@ -114,7 +114,7 @@ from threadpoolctl import threadpool_info
 from tests.searchable import corpus_of, docstrings, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.shallow.static import word_vectors
 root, texts = sys.argv[1], list(docstrings())[:3000]

@@ -20,10 +20,9 @@ from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate, stages_of
 from tlm.evaluation.score.mix import mix
-from tlm.serving import teacher as teaching
-from tlm.serving.distill import distill
+from tlm.serving import distill as teaching
+from tlm.serving.distill import answers, distill, soft_labels
 from tlm.serving.export_onnx import export_onnx
-from tlm.serving.teacher import answers, soft_labels
 from tlm.settings.options import Compute
 from tlm.training.device import to_device
 from tlm.training.input.batches import collate

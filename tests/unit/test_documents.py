@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from pipelines.compiled import of_this_code
-from pipelines.parameters import read_parameters
+from pipelines.compiled import of_this_code, read_parameters
 from pipelines.run import app
 from research.__main__ import STUDIES
 from tests import commands_page

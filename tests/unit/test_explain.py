@@ -14,11 +14,10 @@ from scipy.special import expit, softmax
 from tests.toys import Row, make_task, random_model, words
 from tests.unit.test_shallow import KINDS, fitted, rows_of, subset_of, task_of
 from tlm.artifacts.artifact import Artifact
-from tlm.cli.origins import explain
+from tlm.cli.show import explain
 from tlm.cli.upkeep import download
 from tlm.errors import InputError
-from tlm.evaluation.origins.answer import explained
-from tlm.evaluation.origins.nearby import taught
+from tlm.evaluation.origins.answer import explained, taught
 from tlm.evaluation.origins.why import exact, gradient, left_out, telling
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.mix import mix

@@ -15,8 +15,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.judge import Candidates, by_document, collect, collected, queries_of, read_hits
+from tlm.retrieval.subset.export import by_document, collect, collected, export, queries_of, read_hits
+from tlm.retrieval.subset.judge import Candidates
 from tlm.settings.options import Filters
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
@@ -255,5 +255,5 @@ def test_texts_are_collected_from_a_corpus_of_many_shards(tmp_path, monkeypatch,
     folder = tmp_path / "texts"
     folder.mkdir()
     collect(corpus, np.array(docs), folder)
-    found = [row for batch in collected(folder) for row in batch.to_pylist()]
+    found = [row for batch in collected(sorted(folder.iterdir())) for row in batch.to_pylist()]
     assert found == [{"doc": doc, "text": texts[doc]} for doc in docs]

@@ -12,7 +12,6 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data import registry
 from tlm.data.corpus.load import load_corpus
 from tlm.data.passages import passages
-from tlm.data.reading import hub
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
 
@@ -24,9 +23,9 @@ def hub_folder(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, package, standin_hub)
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # the stand-in is in this process alone
     monkeypatch.setenv("TLM_TEST_HUB", str(tmp_path / "hub"))
-    hub._commit.cache_clear()
+    registry._commit.cache_clear()
     yield tmp_path / "hub"
-    hub._commit.cache_clear()
+    registry._commit.cache_clear()
 
 
 def words(number: int) -> str:
@@ -73,7 +72,7 @@ def test_what_cannot_be_had_is_said_in_one_sentence(hub_folder, tmp_path, monkey
     (hub_folder / "nyu-mll/glue/mnli/train.jsonl").unlink()
     assert "mnli:train: cannot be read from the Hub: Bad split" in refused(load_task, "glue:mnli", root=str(tmp_path))
     monkeypatch.delenv("TLM_TEST_HUB")
-    hub._commit.cache_clear()
+    registry._commit.cache_clear()
     told = refused(load_task, "glue:mnli", root=str(tmp_path))
     assert "cannot reach the Hugging Face Hub (Name or service not known)" in told
     assert "check the network or use local files" in told
@@ -84,22 +83,22 @@ def test_a_file_of_a_data_set_and_rows_that_have_a_value(hub_folder):
     write(hub_folder / "owner/news/2016/train.jsonl", rows)
     write(hub_folder / "owner/news/more/x.jsonl", rows)
     address = "hf://owner/news/2016?text=plain_text&language=en"
-    assert [row["text"] for row in hub.rows(address)] == [words(i) for i in (1, 2, 4, 5)]
-    assert [row["year"] for row in hub.rows("hf://owner/news/2016?year=4")] == [4]
-    assert list(hub.rows("hf://owner/news/2016?colour=red")) == []
-    assert len(list(hub.rows("hf://owner/news/more/x.jsonl"))) == 6
+    assert [row["text"] for row in registry.hub_rows(address)] == [words(i) for i in (1, 2, 4, 5)]
+    assert [row["year"] for row in registry.hub_rows("hf://owner/news/2016?year=4")] == [4]
+    assert list(registry.hub_rows("hf://owner/news/2016?colour=red")) == []
+    assert len(list(registry.hub_rows("hf://owner/news/more/x.jsonl"))) == 6
     names = ["hf://owner/news/2016", address, "hf://owner/news/more/x.jsonl", "hf://name:test"]
-    assert [hub.checked_name(name) for name in names] == [
+    assert [registry.hub_name(name) for name in names] == [
         "news/2016:train", "news/2016:train", "news/more/x.jsonl", "name:test"
     ]  # fmt: skip
-    assert len({hub.digest(name) for name in names[:3]}) == 3
+    assert len({registry.hub_digest(name) for name in names[:3]}) == 3
     for wrong in ("hf://a/b/c/d", "hf://", "hf://a//b"):
-        assert "is not the address of a Hub data set" in refused(hub.checked_name, wrong)
+        assert "is not the address of a Hub data set" in refused(registry.hub_name, wrong)
 
 
 def test_a_corpus_of_the_paper_is_put_together_from_the_hub(hub_folder, tmp_path, capsys):
     for number, part in enumerate(registry._corpora()[1].values()):
-        place = hub._parts(part["address"])
+        place = registry._parts(part["address"])
         rows = [
             {place.text or "text": f"{words(i)} in part {number}", "language": "en" if i % 2 else "fr"}
             for i in range(10)

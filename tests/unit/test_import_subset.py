@@ -24,8 +24,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.kfp import dataset_card
 from tlm.evaluation.report.lineage import dropped
 from tlm.retrieval.subset import judge as judging
-from tlm.retrieval.subset.export import SUBSET
-from tlm.retrieval.subset.imported import import_subset
+from tlm.retrieval.subset.export import SUBSET, import_subset
 from tlm.retrieval.subset.judge import REASONS, Candidates, judge
 from tlm.settings.options import Filters
 from tlm.training.input.tokenizer import build_tokenizer

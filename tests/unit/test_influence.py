@@ -18,8 +18,8 @@ from tlm.data.corpus.load import load_corpus
 from tlm.data.passages import passages as passages_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Compute, Layout
 from tlm.training.device import to_device

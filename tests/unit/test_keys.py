@@ -21,7 +21,7 @@ TRAIN = {  # another value for every setting of stage 1
     "rho1": "3", "rho2": "5", "steps": "13", "external_batch": "5", "internal_batch": "5", "external_length": "17",
     "lr": "1e-3", "warmup_steps": "3", "schedule": "cosine", "weight_decay": "0.1", "betas": "0.8,0.9",
     "mask_share": "0.3", "internal_loss": "sum", "mask_internal": "false", "clip": "0.5", "accumulation": "2",
-    "precision": "bf16", "embeddings": "random", "head_steps": "all", "epsilon": "1e-6",
+    "precision": "bf16", "embeddings": "random", "head_steps": "all", "epsilon": "1e-6", "masking": "words",
 }  # fmt: skip
 MODEL = {
     "architecture": "bert", "hidden": "16", "layers": "3", "heads": "4", "intermediate": "32", "max_length": "49",

@@ -17,12 +17,10 @@ from tests.searchable import KITCHEN_AND_ROAD, corpus_of
 from tests.toys import Row, make_task
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples, read_splits
+from tlm.data.tasks.metrics import held_out
 from tlm.data.tasks.task import load_task
-from tlm.data.tasks.thresholds import held_out
 from tlm.errors import InputError
-from tlm.evaluation.labelling.label_errors import label_errors, wrong
-from tlm.evaluation.labelling.label_names import label_names
-from tlm.evaluation.labelling.label_next import chosen, label_next
+from tlm.evaluation.labelling import chosen, label_errors, label_names, label_next, wrong
 from tlm.evaluation.predict.predict import model_folder, predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.retrieval.search.index import build_index

@@ -7,8 +7,8 @@ import pytest
 from tests.searchable import task_of
 from tests.unit.test_parts import files, left, load, same
 from tlm.artifacts.artifact import Artifact
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer

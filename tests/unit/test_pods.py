@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils import parse_quantity
 
-from pipelines.compiled import compile_text, of_this_code
-from pipelines.parameters import read_parameters
+from pipelines.compiled import compile_text, of_this_code, read_parameters
 from tlm.errors import InputError
 from tlm.runs.plan import settings
 from tlm.runs.pods import amount, check_pods

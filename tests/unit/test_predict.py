@@ -17,8 +17,7 @@ from tests.toys import Row, make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
-from tlm.evaluation.predict.predict import predict, predict_command, trained
-from tlm.evaluation.predict.rows import inert, read_rows, write_rows
+from tlm.evaluation.predict.predict import inert, predict, predict_command, read_rows, trained, write_rows
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate

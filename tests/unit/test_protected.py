@@ -18,10 +18,9 @@ from tlm.evaluation.report.report import report
 from tlm.evaluation.score import baseline as baseline_step
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.mix import mix
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.imported import import_subset
+from tlm.retrieval.subset.export import export, import_subset
 from tlm.retrieval.subset.protected import check_protected, doubts, unprotected
 from tlm.serving.distill import distill
 from tlm.settings.options import Fields, Filters

@@ -17,14 +17,13 @@ from tests.unit.test_shallow import task_of
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.artifacts.produce import Draft
 from tlm.cli.command import flat
-from tlm.cli.origins import provenance
 from tlm.data.corpus.load import load_corpus
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.evaluation.origins.provenance import count_sources
+from tlm.evaluation.origins.provenance import count_sources, provenance
 from tlm.evaluation.score.baseline import static
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Layout
 

@@ -22,9 +22,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.select.scored import shares
+from tlm.retrieval.selectors import shares
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters, Layout
 

@@ -12,12 +12,11 @@ from tests.toys import make_task
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
+from tlm.retrieval import retrieve as retrieve_module
+from tlm.retrieval.retrieve import retrieve, shares
 from tlm.retrieval.search import index as index_step
-from tlm.retrieval.search import query as hits_module
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.search.query import MOST_TERMS, choose, make_queries
-from tlm.retrieval.select import retrieve as retrieve_module
-from tlm.retrieval.select.retrieve import retrieve, shares
 from tlm.retrieval.subset.export import Selection, export
 from tlm.settings.options import Filters
 
@@ -197,7 +196,7 @@ def test_equal_query_texts_are_one_query():
 
 
 def test_equal_inputs_give_equal_content_anywhere(tmp_path, monkeypatch):
-    monkeypatch.setattr(hits_module, "GROUP_ROWS", 1000)
+    monkeypatch.setattr(retrieve_module, "GROUP_ROWS", 1000)
     contents = []
     for name in ("one", "other"):
         root = str(tmp_path / name)

@@ -15,9 +15,8 @@ from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
 from tlm.evaluation.report.findings import OTHER_TEXT
-from tlm.retrieval.search.embed import LEARNED_FROM
-from tlm.retrieval.select import scored
-from tlm.retrieval.select.retrieve import (
+from tlm.retrieval import selectors as scored
+from tlm.retrieval.retrieve import (
     ARMS,
     BY_VECTORS,
     NOTHING_FOUND,
@@ -28,7 +27,8 @@ from tlm.retrieval.select.retrieve import (
     draws,
     retrieve,
 )
-from tlm.retrieval.select.scored import (
+from tlm.retrieval.search.embed import LEARNED_FROM
+from tlm.retrieval.selectors import (
     LEAST,
     OTHERS,
     SELECTORS,

@@ -29,7 +29,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving import protocol
-from tlm.serving.batcher import Batcher
+from tlm.serving.app import Batcher
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.serve import serve
 

@@ -12,7 +12,7 @@ from tests.toys_several import BOTH, several
 from tests.toys_training import checkpoint, model
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import read_splits
-from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS, above, cross_decided, fitted
+from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS, above, cross_decided, fitted_thresholds
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
@@ -22,7 +22,7 @@ from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving.distill import distill
 from tlm.serving.export_onnx import agreement, export_onnx
-from tlm.serving.manifest import manifest
+from tlm.serving.serve import manifest
 from tlm.shallow.folder import config_of
 from tlm.training.classification import class_logits
 from tlm.training.device import to_device
@@ -84,7 +84,7 @@ def test_both_stages_are_of_several_labels(start, end):
 
 def test_thresholds_are_fitted_on_dev_and_stored_in_the_config(end):
     examples, rows, logits = read(end)
-    expected = fitted(expit(logits.astype(np.float64)), examples.labels[rows]).tolist()
+    expected = fitted_thresholds(expit(logits.astype(np.float64)), examples.labels[rows]).tolist()
     assert config_of(end.path("model"))[THRESHOLDS] == pytest.approx(expected, abs=1e-6)
 
 
@@ -167,7 +167,7 @@ def test_what_cannot_do_it_says_so_before_any_work(root, start, task, end):
 
 
 def test_kserve_s_own_runtime_is_refused(end, monkeypatch):
-    monkeypatch.setattr("tlm.serving.manifest.storage_uri", lambda _: "s3://bucket/model")
+    monkeypatch.setattr("tlm.serving.serve.storage_uri", lambda _: "s3://bucket/model")
     with pytest.raises(InputError, match=r"gives several labels, but KServe's runtime answers with one; use --runtime"):
         manifest(end.uri, name="toy", runtime="huggingface")
     assert json.loads((end.path("model") / "config.json").read_text())["problem_type"] == MULTI_LABEL

@@ -24,14 +24,13 @@ from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data.tasks.examples import SEVERAL, examples, read_splits
 from tlm.data.tasks.labelled import Example
+from tlm.data.tasks.metrics import above, fitted_thresholds
 from tlm.data.tasks.splits import divided
 from tlm.data.tasks.task import load_task
-from tlm.data.tasks.thresholds import above, fitted
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import answers, model_folder, predict
+from tlm.evaluation.predict.predict import InputRow, answers, model_folder, predict, write_rows
 from tlm.evaluation.predict.predictor import Weights, open_predictor
 from tlm.evaluation.predict.predictor import fitted as mixed
-from tlm.evaluation.predict.rows import InputRow, write_rows
 from tlm.evaluation.report.kfp import confusion, summary
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
@@ -188,7 +187,7 @@ def test_a_mixture_averages_probabilities_and_fits_thresholds_anew(scored, task)
                 for part, t in zip(parts, weights.temperatures, strict=True)]  # fmt: skip
     by_hand = sum(share * part for share, part in zip(weights.shares, tempered, strict=True))
     assert weights.apply(parts) == pytest.approx(by_hand, abs=1e-9)
-    assert state["thresholds"] == pytest.approx(fitted(by_hand, dev.gold).tolist(), abs=1e-9)
+    assert state["thresholds"] == pytest.approx(fitted_thresholds(by_hand, dev.gold).tolist(), abs=1e-9)
     assert Weights.read(json.loads(json.dumps(state))) == weights
     assert Artifact.open(scored["mixture"]).input("model").details["thresholds"] == pytest.approx(state["thresholds"])
 

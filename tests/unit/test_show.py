@@ -5,7 +5,7 @@ import pytest
 from tests.toys import make_task
 from tlm.cli.command import descriptions
 from tlm.cli.show import show
-from tlm.retrieval.select.retrieve import BY_VECTORS, RERANKED, SCORED
+from tlm.retrieval.retrieve import BY_VECTORS, RERANKED, SCORED
 from tlm.runs.advise import advise_command
 from tlm.settings import presets
 from tlm.settings.sections import SECTIONS

@@ -14,11 +14,10 @@ from tests.toys import make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Split
-from tlm.evaluation.predict import speed
 from tlm.evaluation.predict.classifier import Classifier
-from tlm.evaluation.predict.speed import MOST_ALONE, SPEED, Timed, flops_of, together
+from tlm.evaluation.score import evaluate as speed
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.evaluate import MOST_ALONE, SPEED, Timed, evaluate, flops_of, together
 from tlm.evaluation.score.mix import mix
 
 LABELS = ["blue", "green", "red"]

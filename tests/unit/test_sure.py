@@ -22,9 +22,8 @@ from tlm.errors import InputError
 from tlm.evaluation.origins.answer import explained
 from tlm.evaluation.predict.predict import model_folder, predict, predict_command
 from tlm.evaluation.predict.predictor import ABOVE_ALL, Cascade, Mixture, Weights, fitted_cascade, open_predictor
-from tlm.evaluation.predict.speed import SPEED, Timed, rate, together
 from tlm.evaluation.report.report import report
-from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.evaluate import SPEED, Timed, evaluate, rate, together
 from tlm.evaluation.score.mix import ReportRow, mix, mixed
 from tlm.evaluation.score.scores import coverage
 from tlm.serving.app import Server

@@ -7,8 +7,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sklearn import metrics as reference
 
-from tlm.data.tasks.metrics import METRICS, OF_SEVERAL, metric_for, score, scores_of, sums_of
-from tlm.data.tasks.thresholds import UNFITTED, above, cross_decided, fitted
+from tlm.data.tasks.metrics import (
+    METRICS,
+    OF_SEVERAL,
+    UNFITTED,
+    above,
+    cross_decided,
+    fitted_thresholds,
+    metric_for,
+    score,
+    scores_of,
+    sums_of,
+)
 from tlm.errors import InputError
 
 
@@ -58,19 +68,19 @@ def example(seed: int, count: int = 60, labels: int = 7) -> tuple[np.ndarray, np
 @pytest.mark.parametrize("seed", range(20))
 def test_thresholds_are_those_of_libmultilabel(seed):
     values, gold = example(seed)
-    assert fitted(values, gold).tolist() == pytest.approx(as_libmultilabel_does(values, gold), abs=1e-15)
+    assert fitted_thresholds(values, gold).tolist() == pytest.approx(as_libmultilabel_does(values, gold), abs=1e-15)
 
 
 def test_a_label_that_no_text_has_is_not_predicted():
     values, gold = example(0)
     assert not gold[:, -1].any()
-    assert not above(values, fitted(values, gold))[:, -1].any()
+    assert not above(values, fitted_thresholds(values, gold))[:, -1].any()
 
 
 def test_thresholds_of_logits_and_of_probabilities_decide_alike():
     values, gold = example(1)
     logits = np.log(values / (1 - values))
-    assert (above(values, fitted(values, gold)) == above(logits, fitted(logits, gold))).all()
+    assert (above(values, fitted_thresholds(values, gold)) == above(logits, fitted_thresholds(logits, gold))).all()
 
 
 @settings(max_examples=60, deadline=None)
@@ -83,12 +93,12 @@ def test_equal_values_are_decided_alike_and_as_well_as_any_threshold_can(values,
     def f1(threshold: float) -> float:
         return score("micro_f1", gold, above(values[:, None], [threshold]))
 
-    found = fitted(values[:, None], gold)[0]
+    found = fitted_thresholds(values[:, None], gold)[0]
     assert f1(found) == pytest.approx(max(map(f1, [0.0, 0.15, 0.2, 0.5, 1.0])), abs=1e-12)
 
 
 def test_without_examples_the_threshold_is_a_half():
-    assert fitted(np.zeros((0, 3)), np.zeros((0, 3), int)).tolist() == [UNFITTED] * 3
+    assert fitted_thresholds(np.zeros((0, 3)), np.zeros((0, 3), int)).tolist() == [UNFITTED] * 3
 
 
 def test_each_group_is_decided_by_thresholds_of_the_others():
@@ -99,7 +109,7 @@ def test_each_group_is_decided_by_thresholds_of_the_others():
     changed[group == 3] = 1 - changed[group == 3]  # what a group's own gold labels are does not matter to it
     assert (cross_decided(values, changed, group)[group == 3] == found[group == 3]).all()
     assert (cross_decided(values, changed, group) != found).any()
-    assert (cross_decided(values, gold, np.zeros(60, int)) == above(values, fitted(values, gold))).all()
+    assert (cross_decided(values, gold, np.zeros(60, int)) == above(values, fitted_thresholds(values, gold))).all()
 
 
 # ---- scores

@@ -19,7 +19,7 @@ from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
 from tlm.training.input.texts import Ragged, Special
 from tlm.training.input.tokenize import tokenize
-from tlm.training.input.tokenizer import build_tokenizer
+from tlm.training.input.tokenizer import build_tokenizer, continuing
 
 HOME = Path(__file__).parents[2]
 KINDS = pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
@@ -48,6 +48,15 @@ def test_dev_and_test_texts_are_never_looked_at(tmp_path, kind):
     assert plain.uri != other.uri
     assert plain.content == other.content
     assert any("quixotry" in word for word in read(plain).get_vocab())  # a word of the train split is there
+
+
+@KINDS
+def test_what_continues_a_word_is_known(tmp_path, kind):
+    words = built(tmp_path, task(tmp_path), kind=kind)
+    found = read(words).encode("the verdictverdict of blood", add_special_tokens=False)
+    begins = [word != before for word, before in zip(found.word_ids, [None, *found.word_ids], strict=False)]
+    assert not all(begins)
+    assert (~continuing(words, words.details["vocab_size"] + 3)[found.ids]).tolist() == begins
 
 
 @KINDS

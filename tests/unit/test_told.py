@@ -6,10 +6,9 @@ from tests.tiny import write_rows as lines
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
-from tlm.retrieval.subset.export import export
-from tlm.retrieval.subset.imported import import_subset
+from tlm.retrieval.subset.export import export, import_subset
 from tlm.retrieval.subset.judge import KEPT, REASONS
 
 FOUND = "already there, nothing to do"

@@ -12,7 +12,7 @@ from tests.toys import make, read_json
 from tests.unit.test_mix import Store
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.report.report import report
-from tlm.evaluation.tracking import ADDRESS, track
+from tlm.evaluation.report.tracking import ADDRESS, track
 
 AGAIN = "the report is finished; repeat the command to log it, or unset MLFLOW_TRACKING_URI\n"
 

@@ -12,8 +12,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples, read_splits
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
-from tlm.runs import tune as step
-from tlm.runs.tune import ALONE, candidates, sample, tune
+from tlm.runs import advise as step
+from tlm.runs.advise import ALONE, candidates, sample, tune
 from tlm.settings.presets import resolve
 from tlm.settings.sections import Retrieve
 

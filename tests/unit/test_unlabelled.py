@@ -18,8 +18,8 @@ from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Fields
 from tlm.training.input.batches import EXTERNAL, BatchOrder, External

@@ -12,14 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Draft, Progress, Recipe, produce
 from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.select.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters
 from tlm.training.input.tokenizer import build_tokenizer

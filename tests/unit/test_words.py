@@ -19,7 +19,7 @@ from tests.unit.test_shallow import foreseen, rows_of, split_of
 from tlm.evaluation.pages.text import shared_words
 from tlm.retrieval.search.analyzer import terms_of_text
 from tlm.retrieval.search.query import choose, keywords
-from tlm.retrieval.select.scored import counts, fitted, log_importance, log_odds, log_ratios, shares
+from tlm.retrieval.selectors import counts, fitted, log_importance, log_odds, log_ratios, shares
 from tlm.shallow.features import words_of
 from tlm.shallow.linear import Given
 from tlm.shallow.static import learn

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.models import ParameterInfo
 
+from tlm.progress import Answer
 from tlm.settings.options import FINE
 
 JSON_OF_STEP = "Print the result's URI, content and counts as one line of JSON."
@@ -19,18 +20,6 @@ PLAIN: dict[str, Any] = {  # options of our programs
     "no_args_is_help": True, "add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False,
 }  # fmt: skip
 OPTION_NAMES = {"overrides": ("--set",)}  # `set` is a builtin in Python
-
-
-class Answer(str):
-    """The text that a command prints which is no step, and the same as plain values for ``--json``."""
-
-    facts: Any
-
-    def __new__(cls, text: str, facts: Any) -> "Answer":
-        """Make it of the text for people and the facts for programs."""
-        answer = super().__new__(cls, text)
-        answer.facts = facts
-        return answer
 
 
 def command(function: Callable[..., Any]) -> Callable[..., None]:

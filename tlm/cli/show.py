@@ -1,8 +1,12 @@
-"""The command `show`: print the list of presets, or one preset with its sources."""
+"""The commands `show` and `explain`: a preset with its sources, and why a model answers as it does."""
 
+import sys
 from collections.abc import Iterator, Sequence
 
 from tlm.cli.command import descriptions
+from tlm.errors import InputError
+from tlm.evaluation.pages.plain import terminal
+from tlm.progress import Answer
 from tlm.settings import presets
 from tlm.settings.presets import SCALES, published, stage1_cost, table_b1
 from tlm.settings.sections import SECTIONS, Preset
@@ -74,3 +78,27 @@ def _cost(preset: Preset) -> Iterator[str]:
     yield f"  {flops:.3g} FLOPs by the paper's rule, 6 · {facts.printed_parameters / 1e6:.0f}M · tokens"
     if facts.subset_gb is not None:
         yield f"  {facts.subset_gb:g} GB retrieved from {facts.corpus}"
+
+
+def explain(model: str, text: str, *, pair: str = "", label: str = "", top: int = 10, device: str = "auto") -> Answer:
+    """Say why a model answers a text as it does: what decided, the nearest training texts, passages it learned from.
+
+    Of linear and static models, the numbers of words and n-grams are exact: with the bias they add up to the logit of
+    the class. Of a mixture, each part says what it adds to the answer; of several seeds, the first is explained. For
+    encoders, the gradient times the input of each token is a hint only; so is, for ONNX models and published
+    embeddings, the change when a word is left out. As JSON: all features, not only the first.
+
+    Args:
+        model: URI of a model, checkpoint, metrics or report, or a model folder (which does not know its texts).
+        text: The text.
+        pair: The second text, for a task on pairs.
+        label: The class to explain; by default the likeliest.
+        top: How many features, training texts and passages to show.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+    """
+    if top < 1 or not text.strip():
+        raise InputError(f"top is {top} and the text has {len(text.split())} words; expected 1 or more of both")
+    from tlm.evaluation.origins.answer import blocks, explained
+
+    found = explained(model, text, pair or None, label, top, device)
+    return Answer(terminal(blocks(found, top), styled=sys.stdout.isatty()).strip("\n"), found)

@@ -11,9 +11,8 @@ from typing import Any
 from tlm.artifacts.artifact import MANIFEST, Artifact, remove
 from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import Store, Stored, folder_of
-from tlm.cli.command import Answer
 from tlm.errors import Damaged, InputError, printable
-from tlm.progress import say
+from tlm.progress import Answer, say
 
 DAY = 86_400.0
 SHOWN = 4  # counts by reason or label

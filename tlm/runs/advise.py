@@ -1,16 +1,34 @@
-"""Advice on K, rho1 and rho2 for a task: the paper's rule for K, and its Table B.1 for the others."""
+"""Settings for a task, before a run.
 
-from math import log
+`advise` takes the paper's rule for K, and its Table B.1 for rho1 and rho2; the step `tune` finds settings of the
+retrieval on dev, by models without a network.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import ceil, log
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, home
+from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import count
 from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block, Column, Span, Table, opening
+from tlm.evaluation.pages.plain import terminal
+from tlm.evaluation.pages.render import write_pages
+from tlm.evaluation.report.findings import interval_text
+from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.intervals import difference, interval
+from tlm.evaluation.score.mix import mixtures
 from tlm.progress import say
+from tlm.retrieval.retrieve import CLASSES, EXAMPLES, retrieve
 from tlm.retrieval.search.query import LONG_WORDS
+from tlm.retrieval.subset.export import export
+from tlm.settings.options import Filters
 from tlm.settings.presets import paper_presets, resolve
-from tlm.settings.sections import Preset
+from tlm.settings.sections import Preset, Retrieve
 
 FEW, MANY = 5_000, 100_000  # training examples; the limits of the paper's rule
 TOKENS_PER_WORD = 1.3  # of English in a vocabulary of BERT's size, special tokens aside
@@ -154,3 +172,207 @@ def _rho2(preset: Preset) -> tuple[str, str]:
         "rho2: the paper takes 20 or 100 at its small scale; 20, 100 and 1000 differ by less than their spread on two "
         "of the three tasks of Table 6, and 0 is lower on all, so 20."
     )
+
+
+SHARES = (9, 3, 1)  # the part of train in each round: a ninth, a third, all
+LEAST = 100  # training examples of a round; with fewer it is left out
+KEPT = 3  # one candidate of so many goes on to the next round, which costs three times as much for each
+TIMES = (0.2, 0.4, 1, 2)  # what the preset's K is multiplied with
+ALONE = "the linear model alone"
+VERSION, SAMPLE_VERSION = 1, 1
+
+Row = dict[str, Any]  # of the study: the settings, their score, the difference to the best, the cost
+
+
+class Trial(NamedTuple):
+    """A candidate in a round.
+
+    Attributes:
+        setting: The settings of the retrieval; None for the linear model alone.
+        part: One of `SHARES`.
+        metrics: The metrics of static vectors of its text, mixed with the linear model.
+        cost: CPU seconds of retrieving, exporting and learning the vectors; the linear model is the same for all.
+    """
+
+    setting: Retrieve | None
+    part: int
+    metrics: Artifact
+    cost: float = 0.0
+
+
+def overrides_of(setting: Retrieve | None) -> str:
+    """The settings of the retrieval, as they are written in run_overrides; `ALONE` for None."""
+    values = {} if setting is None else setting.model_dump()
+    return " ".join(f"retrieve.{name}={value}" for name, value in values.items()) or ALONE
+
+
+def tune(
+    index: str,
+    task: str,
+    *,
+    preset: str = "pocket",
+    overrides: Sequence[str] = (),
+    filters: Filters = Filters(),
+    root: str | None = None,
+) -> str:
+    """Search K, query and share of the retrieval for a task, on dev; say which settings are tied, and what to use.
+
+    A candidate's score is the cross-fitted one on dev of static vectors of its text, mixed with the linear model.
+    Successive halving (Jamieson and Talwalkar, AISTATS 2016) by thirds: all candidates with a ninth of the training
+    examples, the best third of them with a third, the best third of these with all, and the preset's own settings
+    beside them. Those in the last round that paired resampling of dev does not tell from the best are tied with it. If
+    the settings that the search started from are among them, they are recommended, else the one of the tied that took
+    the least CPU time. Test is not looked at. Every candidate is made by the steps of the pipeline, which then finds
+    what was made here; a repeated search finds all.
+
+    Args:
+        index: URI of the index.
+        task: URI of the task.
+        preset: Named settings, whose K times 0.2, 0.4, 1 and 2 is tried, with either query and either share.
+        overrides: Settings of the retrieval to start from instead, such as retrieve.top_k=100.
+        filters: What subsets leave out.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the study. Its details have ``overrides``, for run_overrides or ``--set``; study.json has all scores.
+    """
+    base = _start(preset, overrides)
+    opened = [Artifact.open(index, "index"), Artifact.open(task, "task")]
+    root = home(root, opened).root
+    left, trials = candidates(base, opened[1].details["problem"]), list[Trial]()
+    for part in (one for one in SHARES if one == 1 or opened[1].counts["train"] >= LEAST * one):
+        if part == 1:
+            left = [*dict.fromkeys([*left, base])]
+        say(f"tune: {len(left)} candidates with 1/{part} of the training examples")
+        given = sample(task, part, root) if part > 1 else task
+        linear = baseline(given, root=root)
+        made = [_trial(one, part, linear, index, given, filters, root) for one in left]
+        made.sort(key=lambda trial: (-trial.metrics.details["dev"], trial.cost))
+        left = [trial.setting for trial in made[: ceil(len(made) / KEPT)] if trial.setting]
+        trials += made
+    trials.append(Trial(None, 1, Artifact.open(linear)))
+    inputs = {f"metrics-{number:03d}": trial.metrics for number, trial in enumerate(trials)}
+    recipe = Recipe("study", "tune", VERSION, {"start": base.model_dump()}, inputs)
+    uri = produce(recipe, root, _write, trials, base)
+    study = json.loads(Artifact.open(uri).path("study.json").read_text(encoding="utf-8"))
+    say(terminal(_page(study)).strip("\n"))
+    return uri
+
+
+def _start(preset: str, overrides: Sequence[str]) -> Retrieve:
+    for override in (one for one in overrides if not one.strip().startswith("retrieve.")):
+        searched = "tune searches retrieve.top_k, retrieve.query and retrieve.share, by models without a network"
+        raise InputError(f"'{override}' has no effect here: {searched}; leave it out, and give it to the run")
+    return resolve(preset, overrides).retrieve
+
+
+def candidates(base: Retrieve, problem: str) -> list[Retrieve]:
+    """The settings to try around those of `base`, each once; numbers have no classes to share the passages."""
+    sizes = dict.fromkeys(max(1, round(times * base.top_k)) for times in TIMES)
+    shares = (EXAMPLES,) if problem == "regression" else (EXAMPLES, CLASSES)
+    found = [Retrieve(top_k=k, query=q, share=s) for k, q, s in product(sizes, ("full", "rake"), shares)]  # type: ignore[arg-type]
+    return [*dict.fromkeys([*found, base])]
+
+
+def _trial(setting: Retrieve, part: int, linear: str, index: str, task: str, filters: Filters, root: str) -> Trial:
+    hits = retrieve(index, task, **setting.model_dump(), root=root)
+    subset = export(hits, filters=filters, root=root)
+    learned = static(task, subset=subset, root=root)
+    (mixed,) = mixtures(linear, [learned], root=root)
+    made = [*map(Artifact.open, (hits, subset)), Artifact.open(learned).input("model")]
+    cost = sum(one.run().get("process_seconds", 0.0) for one in made)
+    return Trial(setting, part, Artifact.open(mixed), cost)
+
+
+def sample(task: str, part: int, root: str | None = None) -> str:
+    """Keep one of `part` training examples, evenly spaced in the order of their labels; dev and test stay whole.
+
+    Returns:
+        The URI of the smaller task.
+    """
+    given = Artifact.open(task, "task")
+    recipe = Recipe("task", "sample", SAMPLE_VERSION, {"part": part}, {"task": given})
+    return produce(recipe, root, _sample, given, part)
+
+
+def _sample(draft: Draft, task: Artifact, part: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from tlm.data.tasks.examples import examples
+    from tlm.data.tasks.labelled import twin_key
+    from tlm.data.tasks.splits import find_leaks
+
+    table, label = examples(task), "label" if task.details["labels"] else "target"
+    split, labels = table["split"].to_pylist(), table[label].to_pylist()
+    train = sorted((row for row, name in enumerate(split) if name == "train"), key=lambda row: labels[row])
+    kept = {*train[part // 2 :: part], *(row for row, name in enumerate(split) if name != "train")}
+    table = table.take(pa.array(sorted(kept)))
+    splits, labels, texts, pairs = (table[name].to_pylist() for name in ("split", label, "text", "text_pair"))
+    leaks = find_leaks(splits, labels, texts, list(map(twin_key, texts, pairs)))
+    for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
+        pq.write_table(rows, draft.folder / name, compression="zstd")
+        draft.rows[name] = len(rows)
+    draft.counts = {"train": splits.count("train"), "leaks": len(leaks)}
+    draft.details = dict(task.details)
+
+
+def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
+    rows = [row for part in reversed(SHARES) for row in _compared([trial for trial in trials if trial.part == part])]
+    last = {row["settings"]: row for row in rows if row["part"] == 1}
+    linear, own = last.pop(ALONE), last[overrides_of(base)]
+    tied = [row for row in last.values() if row["tied"]]
+    chosen = own if own["tied"] else min(tied, key=lambda row: row["cpu_seconds"])
+    findings = list(_findings(chosen, f"{len(tied)} of {len(last)}", own, linear))
+    found = {"overrides": chosen["settings"], "rows": rows, "findings": findings}
+    write_pages(draft.folder, "study", "settings of the retrieval", _page(found), found)
+    draft.counts = {"candidates": len({row["settings"] for row in rows}) - 1, "tied": len(tied)}
+    draft.details = {"overrides": chosen["settings"]}
+
+
+def _compared(trials: list[Trial]) -> Iterator[Row]:
+    """The candidates of a round as plain values, the best first, each with its difference on dev to the best."""
+    from tlm.evaluation.report.since import group_with
+
+    scores = [group_with([trial.metrics]).on("dev") for trial in trials]
+    for trial, own in zip(trials, scores, strict=True):
+        behind = difference(own, scores[0], len(trials) - 1)
+        facts = {"settings": overrides_of(trial.setting), "part": trial.part, "cpu_seconds": round(trial.cost, 1)}
+        yield facts | {"dev": interval(own)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
+
+
+def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
+    """Say what to use, and whether anything was gained by it."""
+    use, score = "Keep" if chosen is own else "Use", 100 * chosen["dev"]["mean"]
+    yield f"{use} {chosen['settings']}: {score:.1f} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
+    yield f"{tied} candidates of the last round are tied with the best, which means that dev does not tell them apart."
+    if chosen is own:
+        yield "The settings that the search started from are among them: nothing measurable was gained by others."
+    else:
+        yield f"The settings it started from are behind them ({_points(own)}); of the tied, this took the least time."
+    helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
+    yield f"Retrieved text {helps} on dev: against the best, {ALONE} has {_points(linear)} points."
+    yield "The best of many scores on dev is partly luck: make a report of the model that you choose, for test."
+
+
+def _points(row: Row) -> str:
+    return f"{100 * row['to_best']['mean'] + 0.0:+.1f} ({interval_text(row['to_best'], '{:+.1f} to {:+.1f}')})"
+
+
+def _page(found: dict[str, Any]) -> list[Block]:
+    rows = [
+        (
+            Span(row["settings"].replace("retrieve.", ""), "code"),
+            f"1/{row['part']}" if row["part"] > 1 else "all",
+            f"{100 * row['dev']['mean']:.1f} ({interval_text(row['dev'])})",
+            _points(row),
+            "tied" if row["tied"] else "",
+            f"{row['cpu_seconds']:.0f}" if row["settings"] != ALONE else "–",
+        )
+        for row in found["rows"]
+    ]
+    columns = ("settings", "train", "dev", "to the best of the round", Column("", "left"), "CPU seconds")
+    chosen = frozenset(place for place, row in enumerate(found["rows"]) if row["settings"] == found["overrides"])
+    note = "Intervals at 95 %; those of differences are corrected for the candidates of a round."
+    opened = opening("TLM study", "Settings of the retrieval", "chosen on dev", found["findings"])
+    return [*opened, Table(columns, rows, note, chosen)]

@@ -13,8 +13,7 @@ from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.runs.api import Api
-from tlm.runs.pods import DATA_LIMITS, check_pods
-from tlm.runs.quota import check_quota
+from tlm.runs.pods import DATA_LIMITS, check_pods, check_quota
 from tlm.settings.options import Pods
 
 Engine: TypeAlias = Literal["embedded", "elasticsearch"]

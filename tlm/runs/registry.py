@@ -186,9 +186,8 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     """Register the model that a report's first sentence says to use; of its seeds, the one that is best on dev.
 
     The version's description is that sentence; its property ``sure`` says how sure that is, and ``checks`` has the
-    codes of the report's checks. Its name is the
-    beginning of the model's content. A model that is registered already is found, and nothing there is changed; what an
-    interrupted call left undone is done by the next.
+    codes of the report's checks. Its name is the beginning of the model's content. A model that is registered already
+    is found, and nothing there is changed; what an interrupted call left undone is done by the next.
 
     Args:
         report: URI of the report.
@@ -206,8 +205,7 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     """
     registry = Registry(address)
     found = Artifact.open(report, "report")
-    scored = recommended(found)
-    facts = json.loads(found.path("report.json").read_text(encoding="utf-8"))
+    scored, facts = recommended(found)
     best, model = facts["best"], model_of(scored)
     if model is None:
         raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.tasks.thresholds import above
+from tlm.data.tasks.metrics import above
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier
 from tlm.evaluation.predict.predict import trained
@@ -62,7 +62,10 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
 
 def trained_model(uri: str) -> Artifact:
     """The model that this URI stands for, as `trained` finds it. Raises InputError if there is none."""
-    return Artifact.open(trained(uri).uri, "model")
+    found = trained(uri)
+    if found.manifest.kind != "model":
+        raise InputError(f"{found.uri} is a {found.manifest.kind}; expected a model")
+    return found
 
 
 def encoders(folder: Path) -> list[str]:

@@ -6,11 +6,10 @@ from typing import Annotated, Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tlm.data.tasks.thresholds import above
+from tlm.data.tasks.metrics import above
 from tlm.errors import InputError, with_article
-from tlm.evaluation.predict.predict import chosen
+from tlm.evaluation.predict.predict import checked, chosen, is_utf8
 from tlm.evaluation.predict.predictor import Predictor
-from tlm.evaluation.predict.rows import checked, is_utf8
 from tlm.settings.options import Options, Range
 
 POSITIVE = Range("1 or more", 1)

@@ -1,16 +1,32 @@
-"""The command `serve`: load a model and answer requests until a signal ends it."""
+"""Serve a model: here, until a signal ends it (`serve`), or in a cluster by KServe (`kserve-manifest`)."""
 
+import json
+import math
+import os
+import re
 import signal
 import socket
 import sys
 from contextlib import suppress
+from importlib.resources import files
+from string import Template
+from typing import Literal
+from urllib.parse import urlsplit
+
+import yaml
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.marks import SPANS_FIRST
+from tlm.data.ranges import CUT
+from tlm.data.tasks.metrics import MULTI_LABEL
 from tlm.errors import InputError, Interrupted
+from tlm.evaluation.predict.encoder import ONNX
 from tlm.evaluation.predict.predict import check_at_least, is_folder, model_folder
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
+from tlm.serving.export_onnx import trained_model
 from tlm.serving.protocol import Limits, Served
+from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
 DRAIN_SECONDS = 30
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
@@ -69,3 +85,102 @@ def serve(
     if not server.started:
         raise Interrupted("the server did not start; its log says why")
     say("serve: ended, and nothing was left unanswered")
+
+
+Runtime = Literal["huggingface", "tlm"]
+NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # KServe makes longer names of it, of at most 63 characters
+
+
+def manifest(
+    model: str,
+    *,
+    name: str,
+    runtime: Runtime = "huggingface",
+    image: str = "",
+    service_account: str = "",
+    namespace: str = "",
+    cpu: str = "1",
+    memory: str = "2Gi",
+    at_least: float = 0.0,
+) -> str:
+    """Print an InferenceService and a NetworkPolicy, with which KServe serves a model at an address in the cluster.
+
+    KServe copies the model from the store. The address of the files has the digest of their contents in it, so that
+    it never changes under a service that runs. Apply it with `tlm kserve-manifest … | kubectl apply -f -`.
+
+    Args:
+        model: URI of a model on S3, of its metrics, or of a report that recommends it.
+        name: Name of the service, and of the model in its paths.
+        runtime: What serves: KServe's own runtime for Hugging Face models, or `tlm serve`, which serves every model.
+        image: Image of `tlm serve`, for that runtime.
+        service_account: Service account with the store's credentials, as KServe's documentation describes them.
+        namespace: Namespace of the service; by default that of kubectl.
+        cpu: CPU of the pod.
+        memory: Memory of the pod.
+        at_least: Probability below which `tlm serve` says of an answer that it is unsure; by default, it does not say.
+
+    Returns:
+        Two YAML documents.
+
+    Raises:
+        InputError: a name or image that does not fit, a model that is not on S3, or one that the runtime cannot serve.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(f"name is '{name}'; expected at most 40 lower-case letters, digits and '-', a letter first")
+    if (runtime == "tlm") != bool(image):
+        raise InputError(f"runtime is {runtime} and image is '{image}'; give an image for tlm, and for tlm alone")
+    if at_least and runtime != "tlm":
+        raise InputError(f"at_least is {at_least:g}, but KServe's runtime marks no answer as unsure; use --runtime tlm")
+    trained = trained_model(model)
+    given = {"address": storage_uri(trained), "image": image, "cpu": cpu, "memory": memory}
+    length = "" if image else _longest(trained)
+    quoted = {key: yaml.safe_dump(value, default_style='"', width=math.inf).rstrip() for key, value in given.items()}
+    text = Template(files("tlm.serving").joinpath("manifest.yaml").read_text("utf-8"))
+    filled = text.substitute(quoted, name=name, length=length, store_port=store_port())
+    service, policy, predictors = yaml.safe_load_all(filled)
+    if at_least:
+        from tlm.evaluation.predict.predict import check_at_least
+
+        check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
+        predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]
+    account = {"serviceAccountName": service_account} if service_account else {}
+    service["spec"]["predictor"] = account | predictors[runtime]
+    if namespace:
+        service["metadata"]["namespace"] = policy["metadata"]["namespace"] = namespace
+    return yaml.safe_dump_all([service, policy], sort_keys=False).rstrip()
+
+
+def storage_uri(model: Artifact) -> str:
+    """The address of a model's folder in its store. Raises InputError if no cluster can read it there."""
+    if not model.uri.startswith("s3://"):
+        advice = "run the pipeline with an s3:// root"
+        raise InputError(f"{model.uri} is not on S3, where a cluster could read it; {advice}")
+    return model.address("model")
+
+
+def store_port() -> int:
+    """The port of the S3 server that boto3 would use."""
+    address = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "https://")
+    try:
+        return address.port or (80 if address.scheme == "http" else 443)
+    except ValueError:
+        raise InputError(f"the port of {address.geturl()} is no number up to 65535; fix AWS_ENDPOINT_URL_S3") from None
+
+
+def _longest(model: Artifact) -> int:
+    """Return the most tokens of a text that KServe's runtime reads. Raises InputError if it cannot serve the model."""
+    config = config_of(model.path(f"model/{CONFIG}").parent)
+    advice = "; use --runtime tlm"
+    if FAMILY in config or ONNX in config:
+        kind = config.get(FAMILY) or "onnx"
+        raise InputError(f"{model.uri} is a model of the family '{kind}', which transformers does not load{advice}")
+    if SPANS_FIRST in config:
+        raise InputError(f"{model.uri} reads marked spans first, which only `tlm` prepares so{advice}")
+    if CUT in config:
+        raise InputError(f"{model.uri} reads head and tail of long texts, which only `tlm` cuts so{advice}")
+    if config.get("problem_type") == "regression":
+        raise InputError(f"{model.uri} predicts a number, but KServe's runtime answers with classes{advice}")
+    if config.get("problem_type") == MULTI_LABEL:
+        raise InputError(f"{model.uri} gives several labels, but KServe's runtime answers with one{advice}")
+    tokenizer = json.loads(model.path("model/tokenizer_config.json").read_text(encoding="utf-8"))
+    return int(tokenizer["model_max_length"])

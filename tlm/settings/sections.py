@@ -15,7 +15,9 @@ Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 
 
 # Settings that came after the first keys, with the values that these keys stand for. Keys leave such a value out.
-LATER: dict[str, Any] = {"embeddings": "random", "head_steps": "internal", "epsilon": 1e-8}
+LATER: dict[str, Any] = {
+    "embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "train": "all", "masking": "tokens",
+}  # fmt: skip
 
 
 class Section(BaseModel):
@@ -128,6 +130,7 @@ class Train(Section):
         head_steps: Which steps update the classification head: internal, or all. In an external step its gradient is
             then zero, so that AdamW's momentum goes on to move it and weight decay shrinks it (the released code).
         mask_share: Share of tokens to predict (of them 80 % masked, 10 % replaced, 10 % kept).
+        masking: What is chosen to be predicted: single tokens; or whole words, with all of their pieces.
         internal_loss: normalised: (rho2·MLM + CE)/(rho2+1), the released code; sum: rho2·MLM + CE, the paper's
             formula.
         mask_internal: Classify the masked text (the released code), or else the clean text (a second pass over
@@ -154,6 +157,7 @@ class Train(Section):
     epsilon: Rate = 1e-8
     head_steps: Literal["internal", "all"] = "internal"
     mask_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    masking: Literal["tokens", "words"] = "tokens"
     internal_loss: Literal["normalised", "sum"] = "normalised"
     mask_internal: bool = True
     clip: Amount = 1.0
@@ -186,6 +190,9 @@ class Finetune(Section):
         epsilon: What AdamW adds to its denominator.
         evaluations: How often dev is scored, at even distances and after the last step.
         reset_head: Start with a new classification head, as the released code does.
+        train: Which weights are trained: all; or the classification head alone; or with it all biases (bias: BitFit),
+            or changes of rank 8 of attention's projections, which are merged into the weights at the end (lora). A
+            part takes less memory, and a learning rate ten times as high.
         dropout: Dropout of stage 2.
         clip: Largest norm of the gradient; 0 turns clipping off.
         accumulation: Parts that a batch is computed in, to save memory. Several GPUs share the parts.
@@ -203,6 +210,7 @@ class Finetune(Section):
     epsilon: Rate = 1e-8
     evaluations: Count = 10
     reset_head: bool = True
+    train: Literal["all", "head", "bias", "lora"] = "all"
     dropout: Share = 0.1
     clip: Amount = 1.0
     accumulation: Count = 1

@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold
 
 from tlm.data.marks import Marks, listed_marks
-from tlm.data.tasks.metrics import Floats, Split, Texts, dev_score
-from tlm.data.tasks.thresholds import UNFITTED, fitted
+from tlm.data.tasks.metrics import UNFITTED, Floats, Split, Texts, dev_score, fitted_thresholds
 from tlm.progress import say
 from tlm.shallow.features import joined
 from tlm.shallow.folder import FAMILY, Arrays
@@ -212,7 +211,7 @@ class Search:
             return None
         judged = self.gold[np.concatenate([np.zeros(0, int), *(rows for _, rows in self.folds)])]
         empty = np.zeros((0, self.classes))
-        return list(map(float, fitted(np.concatenate([empty, *predicted]), judged)))
+        return list(map(float, fitted_thresholds(np.concatenate([empty, *predicted]), judged)))
 
     def _score(self, predicted: Iterator[Floats]) -> float:
         scores = []

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import Floats, Split, Texts
-from tlm.data.tasks.thresholds import held_out
+from tlm.data.tasks.metrics import Floats, Split, Texts, held_out
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.shallow import folder as folders

@@ -23,8 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
-from tlm.artifacts.produce import Draft, Recipe
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Draft, Progress, Recipe
 from tlm.artifacts.spending import UNKNOWN, Amount, Spending
 from tlm.artifacts.stores.local import scratch_folder
 from tlm.errors import InputError, Interrupted
@@ -152,7 +151,7 @@ class Best:
     Attributes:
         step: After how many steps.
         score: On dev.
-        weights: By name.
+        weights: What is trained, by name.
     """
 
     step: int

@@ -10,30 +10,46 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy.special import expit
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import CUT, HEAD, HEAD_TAIL, by_length
 from tlm.data.tasks.examples import SEVERAL
-from tlm.data.tasks.metrics import dev_score
-from tlm.data.tasks.thresholds import THRESHOLDS, fitted
+from tlm.data.tasks.metrics import THRESHOLDS, dev_score, fitted_thresholds
 from tlm.errors import InputError
+from tlm.progress import say
 from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY, further_text
 from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import HELD_OUT, STAGE2, Batch, BatchOrder, FlopCount, Masking, collate, generator
+from tlm.training.input.batches import (
+    HELD_OUT,
+    LOW_RANK,
+    STAGE2,
+    Batch,
+    BatchOrder,
+    FlopCount,
+    Masking,
+    collate,
+    generator,
+    number,
+)
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
-from tlm.training.model.encoder import Encoder, Inputs, tf32
+from tlm.training.model.encoder import Body, Encoder, Inputs, tf32
 from tlm.training.model.losses import Losses, classification_loss
 
 MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little between seeds
 MASK_SHARE = 0.15
 RESET = "finetune.reset_head=true"
+RANK = 8
+# Of the operations of a step that trains all weights, about how many ninths one does that trains a part of them.
+NINTHS = {"all": 9, "lora": 7, "bias": 6, "head": 3}
 
 
 @torch.no_grad()
@@ -75,8 +91,8 @@ def masked_lm_loss(
     masking = Masking(MASK_SHARE, config["vocab_size"], texts.special.mask, texts.special.ids)
     total, count = 0.0, 0
     for draw in range(MASK_DRAWS):
-        for number, indices in enumerate(by_length(texts.lengths[rows])):
-            batch = masking(collate(texts, rows[indices]), generator(0, HELD_OUT, draw, number))
+        for place, indices in enumerate(by_length(texts.lengths[rows])):
+            batch = masking(collate(texts, rows[indices]), generator(0, HELD_OUT, draw, place))
             inputs = to_device(batch, torch_device)
             logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
             assert inputs.targets is not None
@@ -110,7 +126,10 @@ def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]
     checkpoint, task = recipe.inputs["checkpoint"], recipe.inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
     examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length, shape.cut)
-    return _begun(checkpoint, examples, task.details["name"], settings, recipe.settings["seed"]), examples, shape
+    seed = recipe.settings["seed"]
+    model = _begun(checkpoint, examples, task.details["name"], settings, seed)
+    train_only(model.body, settings.train, seed)
+    return model, examples, shape
 
 
 def carry_out(
@@ -135,11 +154,12 @@ def carry_out(
     if not ProcessGroup.current().first:
         return
     assert state.best is not None
-    work.model.body.load_state_dict(state.best.weights)
+    work.model.body.load_state_dict(state.best.weights, strict=False)
+    merge(work.model.body)
     build.to_units(work.model, work.examples.scale)
     if work.examples.several:
         chances = expit(work.dev_logits().astype(np.float64))
-        work.model.body.config[THRESHOLDS] = fitted(chances, work.examples.labels[work.dev_rows]).tolist()
+        work.model.body.config[THRESHOLDS] = fitted_thresholds(chances, work.examples.labels[work.dev_rows]).tolist()
     tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
     build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))
@@ -260,7 +280,8 @@ class Classification:
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
         full = len(batch.lengths) * self.examples.texts.max_length
-        return batch.tokens, full, self.cost.of(batch, tokens=False, classes=True)
+        flops = self.cost.of(batch, tokens=False, classes=True) * NINTHS[self.settings.train] // NINTHS["all"]
+        return batch.tokens, full, flops
 
     def after(self, state: State) -> None:
         """Score dev at the steps planned for it, and keep the weights if they are the best so far."""
@@ -272,7 +293,8 @@ class Classification:
         score = dev_score(self.metric, self.examples.labels[self.dev_rows], logits)
         state.curve.dev[state.step - 1] = score
         if state.best is None or score > state.best.score:
-            weights = {name: value.detach().clone() for name, value in self.model.body.state_dict().items()}
+            trained = {name: one for name, one in self.model.body.named_parameters() if one.requires_grad}
+            weights = {name: one.detach().clone() for name, one in trained.items()}
             state.best = Best(state.step, score, weights)
 
     def dev_logits(self) -> NDArray[np.float32]:
@@ -283,3 +305,60 @@ class Classification:
         """The columns of curve.parquet, a row for each step; `dev` is null where it was not scored."""
         columns = plan.columns(curve, {"ce": pa.array(curve.losses[:, 2].cpu().numpy())})
         return {**columns, "dev": pa.array(curve.dev, mask=np.isnan(curve.dev))}
+
+
+class LowRank(nn.Module):
+    """The change of a matrix by a product of two thin ones, which is 0 at first (LoRA: Hu et al., ICLR 2022).
+
+    It is `peft`'s with its defaults, but changes matrices, where `peft` changes what modules return: our ModernBERT
+    reads the matrices themselves.
+    """
+
+    def __init__(self, matrix: Tensor, random: torch.Generator) -> None:
+        super().__init__()
+        rows, columns = matrix.shape
+        self.down, self.up = nn.Parameter(torch.empty(RANK, columns)), nn.Parameter(torch.zeros(rows, RANK))
+        nn.init.kaiming_uniform_(self.down, a=5**0.5, generator=random)
+
+    def forward(self, matrix: Tensor) -> Tensor:
+        """The changed matrix."""
+        return matrix + self.up @ self.down
+
+
+def train_only(body: Body, part: str, seed: int) -> None:
+    """Freeze all weights but the head and `part`, a value of `Finetune.train`; for LoRA, add what is trained.
+
+    bias is BitFit (Ben Zaken et al., ACL 2022).
+
+    Raises InputError if the encoder has no such weights.
+    """
+    if part == "all":
+        return
+    for name, one in body.named_parameters():
+        one.requires_grad = name.startswith(body.head_names) or (part == "bias" and name.endswith("bias"))
+    if part == "lora":
+        random = torch.Generator().manual_seed(number(seed, LOW_RANK))
+        for module in _projections(body):
+            parametrize.register_parametrization(module, "weight", LowRank(module.weight, random))
+    trained = {name: one.numel() for name, one in body.named_parameters() if one.requires_grad}
+    if part != "head" and all(name.startswith(body.head_names) for name in trained):
+        kind = body.config["model_type"]
+        raise InputError(f"finetune.train is {part}, and this {kind} has nothing of that kind; set head or all")
+    say(f"finetune.train={part}: {sum(trained.values()):,} parameters are trained")
+
+
+def _projections(body: Body) -> list[nn.Linear]:
+    """The projections of attention: queries, keys, values and output, or the matrices that have several of them."""
+    return [
+        module
+        for name, module in body.named_modules()
+        if isinstance(module, nn.Linear) and ("attention." in name or "attn." in name)
+        if not name.startswith(body.head_names)
+    ]
+
+
+def merge(body: Body) -> None:
+    """Add LoRA's changes to the matrices, so that the model is as plain as before `train_only`."""
+    for module in list(body.modules()):
+        if parametrize.is_parametrized(module):
+            parametrize.remove_parametrizations(module, "weight")

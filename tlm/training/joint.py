@@ -28,6 +28,7 @@ from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input import batches
 from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, Masking, collate, generator, number
 from tlm.training.input.texts import Examples, Special, Texts
+from tlm.training.input.tokenizer import continuing
 from tlm.training.loop import Plan, fit
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs, MlmHead
@@ -67,7 +68,10 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
             _begin_with_vectors(encoders[0], _sources(tasks, passages))
         if "start" in inputs and not inputs["start"].entries(build.MLM_HEAD) and group.first:
             _begin_to_predict(encoders[0], _sources(tasks, passages))
+    vocabulary = inputs["task_tokens"].input("tokenizer")
     work = Joint(encoders, tasks, passages, preset, seed)
+    if preset.train.masking == "words":
+        work.masking.continues = continuing(vocabulary, len(encoders[0].body.embedding()))
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
     state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
@@ -75,8 +79,7 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
     if group.first:
         for encoder, examples in zip(encoders, tasks.values(), strict=True):
             build.to_units(encoder, examples.scale)
-        tokenizer = inputs["task_tokens"].input("tokenizer").path("tokenizer")
-        build.save(encoders[0], draft.folder / "model", tokenizer)
+        build.save(encoders[0], draft.folder / "model", vocabulary.path("tokenizer"))
         build.save_mlm_head(encoders[0], draft.folder / build.MLM_HEAD)
         columns = work.columns(state.curve, plan)
         if multi_task:

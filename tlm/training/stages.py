@@ -29,6 +29,7 @@ from tlm.training.input.tokenize import tokenize, tokens_for
 
 VERSION, STAGE2_VERSION, LOAD_VERSION = 3, 3, 2  # of stage 1, of stage 2 and of `load-model`
 PUBLISHED_RATE = 5e-4  # the highest learning rate for weights of a published model
+PART_RATE = 3e-4  # the lowest one for a part of the weights
 MULTI_TASK = "multi-task"  # an arm
 
 _OF_EXTERNAL = {"external_batch", "external_length", "head_steps"}
@@ -285,7 +286,10 @@ def finetune(
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
     warn_of(start, examples)
-    _warn_of_rate(start, "finetune.lr", settings.lr)
+    if settings.train == "all":
+        _warn_of_rate(start, "finetune.lr", settings.lr)
+    elif settings.lr < PART_RATE:
+        say(f"warning: finetune.lr is {settings.lr:g}, which is low for finetune.train={settings.train}; 1e-3 is usual")
     root = home(root, [start, examples]).root
     tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}

@@ -17,7 +17,7 @@ from tests.faults.moments import Dying
 from tests.faults.row import Row
 from tests.faults.tally import tally
 from tests.making import fill_folder
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Progress
 
 PATIENCE = 30.0  # seconds after SIGTERM
 INSTANTS, TOLD, PAIRS = 32, 8, 8  # for each step

@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipelines.resources import NEEDS
+from pipelines.steps import NEEDS
 from research.benchmarks.hostile_bodies import V1
 from research.benchmarks.serving_load import HERE, serving
 from tests import toys_training

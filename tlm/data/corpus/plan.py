@@ -22,8 +22,7 @@ from tlm.data.parallel import in_threads
 from tlm.data.passages import split
 from tlm.data.reading.files import Piece, RawFile, check_downloads
 from tlm.data.reading.readers import check
-from tlm.data.reading.records import Record, name_of, text_of
-from tlm.data.reading.streams import LONGEST_LINE, too_long
+from tlm.data.reading.records import LONGEST_LINE, Record, name_of, text_of, too_long
 from tlm.errors import InputError
 from tlm.progress import track
 from tlm.settings.options import Layout

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.artifacts.stores.store import Ranges, Store, file_sha256
-from tlm.data.reading import hub
+from tlm.data.registry import hub_digest, hub_name
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 
@@ -108,7 +108,7 @@ class RawFile:
     def digest(self) -> str:
         """Return the sha256 of the bytes, or address and commit of a Hub data set. Raises InputError: unreadable."""
         if self.locate is None:
-            return hub.digest(self.where)
+            return hub_digest(self.where)
         try:
             self._stamp = self._now()
             return file_sha256(self.path, self.piece.ranges if self.piece else None)
@@ -180,7 +180,7 @@ def _expand(path: str, stack: ExitStack) -> list[RawFile]:
     if separator and scheme == "s3":
         return _from_s3(path, stack)
     if separator and scheme == "hf":
-        return [RawFile(path, hub.checked_name(path), "hub")]
+        return [RawFile(path, hub_name(path), "hub")]
     if separator and scheme != "file":
         raise InputError(f"{path}: unknown scheme '{scheme}'; expected a path, file://…, s3://… or hf://…")
     return _from_disk(str(Path(path.removeprefix("file://"))))

@@ -18,8 +18,7 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 
 from tlm.artifacts.artifact import Artifact
-from tlm.evaluation.origins.provenance import name_of
-from tlm.evaluation.report.lineage import flat, numbers
+from tlm.evaluation.report.lineage import flat, name_of, numbers
 
 VERSION = SchemaVersion.V1_6
 TYPES = dict.fromkeys(("checkpoint", "model"), ComponentType.MACHINE_LEARNING_MODEL)

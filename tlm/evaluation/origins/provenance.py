@@ -1,7 +1,9 @@
-"""The raw material of an artifact, through its whole lineage: as plain data, and as blocks of a page."""
+"""The command `provenance`: the raw material of an artifact, through its whole lineage; as data, and as blocks."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,40 @@ import pyarrow as pa
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Line, Quote, Row, Span, Table, opening
+from tlm.evaluation.pages.plain import terminal
+from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import STEPS, Lineage, dropped, dropped_section, lineage_rows, section
+from tlm.evaluation.report.lineage import STEPS, Lineage, dropped, dropped_section, lineage_rows, name_of, section
+from tlm.progress import Answer, say
 
 LICENSE = "license"
 Counts = Counter[tuple[str, str]]  # passages by source and licence
+
+
+def provenance(artifact: str, *, to: str = "") -> Answer:
+    """List what a model, subset or corpus was made from: sources with licences, files, and what was left out and why.
+
+    With ``--to``, it writes provenance.html, provenance.md, provenance.json and, if cyclonedx-python-lib is installed,
+    the bill of materials as bom.cdx.json (CycloneDX 1.6). Licences come from the field that ``--license-field`` names.
+
+    Args:
+        artifact: URI of a corpus, subset, checkpoint or model, or of metrics.
+        to: Folder to write to; created if necessary.
+    """
+    subject, lineage = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics"), Lineage()
+    every = lineage.everything([subject])
+    found = contents(subject, every, lineage)
+    page = list(blocks(found))
+    if to:
+        Path(to).mkdir(parents=True, exist_ok=True)
+        write_pages(Path(to), "provenance", subject.folder_name, page, found)
+        try:
+            from tlm.evaluation.origins.bom import bill
+        except ImportError:
+            say("provenance: no bom.cdx.json: it needs cyclonedx-python-lib; pip install 'tlm-kubeflow[bom]'")
+        else:
+            (Path(to) / "bom.cdx.json").write_text(bill(subject, every, found), encoding="utf-8", newline="\n")
+    return Answer(terminal(page, styled=sys.stdout.isatty()).strip("\n"), found)
 
 
 def contents(subject: Artifact, found: list[Artifact], lineage: Lineage) -> dict[str, Any]:
@@ -38,11 +69,6 @@ def contents(subject: Artifact, found: list[Artifact], lineage: Lineage) -> dict
         "lineage": lineage_rows(found),
         "gone": lineage.missing(),
     }
-
-
-def name_of(artifact: Artifact) -> str:
-    """The name of a task or published model, or the arm; "" if there is none."""
-    return str(artifact.details.get("name") or artifact.details.get("arm") or "")
 
 
 def _corpus(corpus: Artifact, subsets: Sequence[Artifact]) -> dict[str, Any]:

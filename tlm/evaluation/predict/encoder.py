@@ -12,8 +12,7 @@ from scipy.special import expit, softmax
 
 from tlm.data.marks import marks_in, with_spans_first
 from tlm.data.ranges import BATCH_TOKENS, CUT, HEAD, by_length, skipped
-from tlm.data.tasks.metrics import Floats, Texts
-from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS, UNFITTED
+from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS, UNFITTED, Floats, Texts
 from tlm.errors import InputError, reason
 from tlm.progress import Meter
 from tlm.settings.options import cores, given_threads

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.data.tasks import thresholds
-from tlm.data.tasks.metrics import Floats, Texts, score
+from tlm.data.tasks.metrics import UNFITTED, Floats, Texts, fitted_thresholds, held_out, score
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
 from tlm.shallow.folder import FAMILY, config_of
 
@@ -76,7 +75,7 @@ def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64]) -> Weights
     """
     count, several = len(parts), gold.ndim == 2
     equal = tuple(1 / count for _ in parts)
-    unfitted = (thresholds.UNFITTED,) * parts[0].shape[1] if several else ()
+    unfitted = (UNFITTED,) * parts[0].shape[1] if several else ()
     if not len(gold):
         return Weights((1.0,) * count, equal, thresholds=unfitted)
     raw, lines = parts, tuple(_line(part[:, 0], gold) for part in parts) if parts[0].shape[1] == 1 else ()
@@ -90,7 +89,7 @@ def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64]) -> Weights
     found = weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))]
     trust = len(gold) / (len(gold) + EQUAL)
     mixed = Weights(best, tuple(trust * share + (1 - trust) / count for share in found), lines, unfitted)
-    return replace(mixed, thresholds=tuple(thresholds.fitted(mixed.apply(raw), gold).tolist())) if several else mixed
+    return replace(mixed, thresholds=tuple(fitted_thresholds(mixed.apply(raw), gold).tolist())) if several else mixed
 
 
 AT_LEAST = "at_least"  # in the config.json of a cascade
@@ -165,7 +164,7 @@ def cross_fitted(parts: Sequence[Floats], gold: Floats, group: NDArray[np.int64]
         fit: Finds the weights, or the threshold of a cascade.
     """
     mixed = np.zeros_like(parts[0])
-    for others, own in thresholds.held_out(group):
+    for others, own in held_out(group):
         weights = fit([part[others] for part in parts], gold[others])
         mixed[own] = weights.apply([part[own] for part in parts])
     return mixed

@@ -10,7 +10,7 @@ from tlm.data.ranges import HEAD, HEAD_TAIL
 from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
-from tlm.evaluation.report.findings import AHEAD, Difference, Summary, hundred, linear_of, points
+from tlm.evaluation.report.findings import AHEAD, Difference, Summary, linear_of, points, score_text
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.intervals import LEAST_SEEDS
@@ -93,10 +93,10 @@ def _unchecked(groups: Sequence[Group], task: Artifact | None) -> Iterator[Check
 def _copies(best: Summary, linear: Summary | None) -> Iterator[Check]:
     if found := best["without_copies"].get("test"):
         theirs = linear["without_copies"]["test"]["score"] if linear is not None and linear is not best else None
-        also = f" and the linear model {hundred(theirs)}" if theirs else ""
+        also = f" and the linear model {score_text(theirs)}" if theirs else ""
         total = best["examples"]["test"]
         copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
-        yield Check("TLM002", WARNING, f"{copied} Without them, {best['name']} has {hundred(found['score'])}{also}.")
+        yield Check("TLM002", WARNING, f"{copied} Without them, {best['name']} has {score_text(found['score'])}{also}.")
 
 
 def _small(groups: Sequence[Group]) -> Iterator[Check]:

@@ -167,7 +167,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
     linear, best = linear_of(whole), challenger(whole)
     if best is linear:
-        return [f"Only the baseline was scored: {hundred(best['test'])} {METRIC_NAMES[metric]} on test."]
+        return [f"Only the baseline was scored: {score_text(best['test'])} {METRIC_NAMES[metric]} on test."]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
     shown += _shared_training(trained)
     return [*shown, *_unseen_text(trained), *_scale(trained)]
@@ -192,13 +192,8 @@ def _with_loss(groups: list[Summary]) -> list[Summary]:
     return [group for group in groups if group["mlm_loss"]["mean"] is not None]
 
 
-def hundred(spread: dict[str, Any]) -> str:
-    """A mean score in hundredths, with its standard deviation if there is one: ``58.2 ± 1.1``."""
-    return plain_score(spread, 100.0, 1)
-
-
-def plain_score(spread: dict[str, Any], factor: float = 1.0, digits: int = 2) -> str:
-    """A mean in its own unit (losses, errors), with its standard deviation if there is one."""
+def score_text(spread: dict[str, Any], factor: float = 100.0, digits: int = 1) -> str:
+    """A mean, of a score in hundredths, with its standard deviation if there is one: ``58.2 ± 1.1``."""
     if spread["mean"] is None:
         return "–"
     deviation = f" ± {factor * spread['std']:.{digits}f}" if spread["std"] is not None else ""
@@ -253,18 +248,15 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     """Say which model to use, what it scores, and how likely it is to be better than the linear model."""
     best, linear = challenger(groups), linear_of(groups)
     chosen, found = recommended(groups, differences)
+    over = "mean and standard deviation of " if len(chosen["seeds"]) > 1 else ""
+    how = "" if chosen["fixed"] else f" ({over}{chosen['repeats']})"
+    scored = f"{score_text(chosen['test'])} {METRIC_NAMES[metric]} on test{how}."
     if chosen is linear and found is not None:
-        return f"Use the linear model: {_score(chosen, metric)}. {_passed_over(best, linear, found)}"
-    scored, passed = f"Use {chosen['name']}: {_score(chosen, metric)}.", _simpler(groups, best)
+        return f"Use the linear model: {scored} {_passed_over(best, linear, found)}"
+    passed = _simpler(groups, best)
     if found is None:
-        return f"{scored}{passed or ' It is the best on dev.'}"
-    return f"{scored} {_ahead(chosen['name'], found)}{passed}"
-
-
-def _score(group: Summary, metric: str) -> str:
-    over = "mean and standard deviation of " if len(group["seeds"]) > 1 else ""
-    how = "" if group["fixed"] else f" ({over}{group['repeats']})"
-    return f"{hundred(group['test'])} {METRIC_NAMES[metric]} on test{how}"
+        return f"Use {chosen['name']}: {scored}{passed or ' It is the best on dev.'}"
+    return f"Use {chosen['name']}: {scored} {_ahead(chosen['name'], found)}{passed}"
 
 
 def _ahead(name: str, found: Difference) -> str:

@@ -17,6 +17,7 @@ from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import compared, dropped, flat
+from tlm.evaluation.report.notebook import notebook
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import positive
 
@@ -128,11 +129,13 @@ def write_dataset_card(subset: str, path: str) -> str:
     return subset
 
 
-def write_report(report: str, html: str, markdown: str) -> str:
+def write_report(report: str, html: str, markdown: str, to_notebook: str = "") -> str:
     """Write a report to the paths of the pipeline's HTML and Markdown outputs, the latter with the models' URIs.
 
-    Returns the report.
+    The notebook is on the model that the report recommends; a report on several tasks has none. Returns the report.
     """
+    if to_notebook:
+        notebook(report, to=to_notebook)
     files = report_files(report)
     shutil.copyfile(files["html"], html)
     head, heading, rest = files["md"].read_text(encoding="utf-8").partition("\n## ")

@@ -98,6 +98,11 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
     return rows
 
 
+def name_of(artifact: Artifact) -> str:
+    """The name of a task or published model, or the arm; "" if there is none."""
+    return str(artifact.details.get("name") or artifact.details.get("arm") or "")
+
+
 def flat(values: dict[str, Any], separator: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Flatten nested settings or counts: ``rejected: {"empty": 3}`` becomes ``rejected.empty``."""
     for name, value in sorted(values.items()):

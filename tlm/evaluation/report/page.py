@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tlm.data.tasks.examples import SEVERAL
-from tlm.evaluation.pages import plots, units
+from tlm.evaluation.pages import plots
 from tlm.evaluation.pages.blocks import (
     Block,
     Column,
@@ -23,8 +23,8 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.report import checks, lineage, preview, since
-from tlm.evaluation.report.findings import chance_text, hundred, interval_text, plain_score
+from tlm.evaluation.report import bill, checks, lineage, preview, since
+from tlm.evaluation.report.findings import chance_text, interval_text, score_text
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
@@ -44,12 +44,12 @@ def in_units(spread: Spread | None) -> str:
     digits = max(0, 2 - math.floor(math.log10(mean))) if mean else 0
     if digits > MOST_DIGITS:
         return f"{mean:.2e}" + (f" ± {spread['std']:.1e}" if spread["std"] is not None else "")
-    return plain_score(spread, digits=digits)
+    return score_text(spread, 1.0, digits)
 
 
 def score(scores: Mapping[str, Spread], name: str) -> str:
     """A score in hundredths, or an error in the unit of the targets; "–" if an older version did not compute it."""
-    return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else hundred(scores[name])
+    return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else score_text(scores[name])
 
 
 def device(stage: dict[str, Any]) -> str:
@@ -74,11 +74,11 @@ def by_arm(arms: Sequence[dict[str, Any]], columns: Mapping[str, Form], *, note:
 def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
     """The columns of a table of costs; a kind of cost that was measured nowhere gets none."""
     every = list(found)
-    known = [name for name in units.COSTS if any(cost[name]["values"] for cost in every)]
-    return {units.COSTS[name][0]: _mean(name, units.COSTS[name][1]) for name in known}
+    known = [name for name in bill.COSTS if any(cost[name]["values"] for cost in every)]
+    return {bill.COSTS[name][0]: _mean(name, bill.COSTS[name][1]) for name in known}
 
 
-def _mean(name: str, form: units.Form) -> Form:
+def _mean(name: str, form: bill.Form) -> Form:
     """The mean of one kind of cost, in a format."""
     return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
 
@@ -96,37 +96,37 @@ def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, 
     yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))
 
 
-def bill(contents: dict[str, Any]) -> Iterator[Block]:
+def bill_section(contents: dict[str, Any]) -> Iterator[Block]:
     """The bill: what was spent, the cost of a million predictions, the speed and size of the models."""
     found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
-    columns, speed = units.columns(found)
+    columns, speed = bill.columns(found)
     rows: list[Row] = []
-    for shared, heading in units.SHARED.items():
+    for shared, heading in bill.SHARED.items():
         own = [row for row in found["spent"] if row["shared"] == shared]
         rows += [(heading,)] if own else []
         rows += [(_part(row, roles), *_cells(columns, row)) for row in own]
     yield Heading("The bill")
-    yield Table(["What was spent", *_heads(columns)], rows, f"{units.given(contents['prices'])} {units.SPENT}")
+    yield Table(["What was spent", *_heads(columns)], rows, f"{bill.given(contents['prices'])} {bill.SPENT}")
     if models := found["predictions"]:
         each = [(Span(row["name"], "name", roles.get(row["name"], "")), row) for row in models]
         yield Heading("A million predictions", 3)
         million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in each]
-        yield Table(["Model", *_heads(columns)], million, units.MILLION)
+        yield Table(["Model", *_heads(columns)], million, bill.MILLION)
         yield Heading("Speed and size", 3)
-        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], units.ALONE)
+        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], bill.ALONE)
 
 
 def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
     size = row["passages"]
     arm = (" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()
-    return (units.PARTS[row["part"]], *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
+    return (bill.PARTS[row["part"]], *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
 
 
-def _heads(columns: units.Columns) -> list[str]:
+def _heads(columns: bill.Columns) -> list[str]:
     return [heading for heading, _ in columns.values()]
 
 
-def _cells(columns: units.Columns, row: dict[str, Any]) -> list[str]:
+def _cells(columns: bill.Columns, row: dict[str, Any]) -> list[str]:
     return ["–" if row[name] is None else form(row[name]) for name, (_, form) in columns.items()]
 
 
@@ -155,7 +155,7 @@ def _explained(columns: dict[str, Any], prices: dict[str, float]) -> str:
         "device and the number of threads (CPU) or processes (GPUs). Tokens and FLOPs are counted without padding. The "
         "paper’s rule is 6 · parameters · tokens with padding. Time is wall-clock time. Time and energy include all "
         "attempts; an interrupted attempt counts up to its last snapshot."
-        f"{energy * ('energy' in columns)}{f' Prices: {units.paid(prices)}.' * ('money' in columns)}"
+        f"{energy * ('energy' in columns)}{f' Prices: {bill.paid(prices)}.' * ('money' in columns)}"
     )
 
 
@@ -181,16 +181,16 @@ def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> 
         "seeds": lambda group: (
             "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
         ),
-        "dev": lambda group: hundred(group["dev"]),
-        "test": lambda group: hundred(group["test"]),
+        "dev": lambda group: score_text(group["dev"]),
+        "test": lambda group: score_text(group["test"]),
         "95 % interval, test": lambda group: interval_text(group["test"]),
     }
     if not task["classes"]:
         columns[f"{METRIC_NAMES['rmse']}, test"] = lambda group: in_units(group["scores"].get("rmse"))
     if losses:
-        columns["masked-LM loss"] = lambda group: plain_score(group["mlm_loss"])
+        columns["masked-LM loss"] = lambda group: score_text(group["mlm_loss"], 1.0, 2)
     if any(group["cost"]["flops"]["mean"] for group in groups):
-        flops = _mean("flops", units.amount)
+        flops = _mean("flops", bill.amount)
         columns["FLOPs"] = lambda group: flops(group["cost"])
     note = (
         f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
@@ -267,7 +267,7 @@ def _differences(found: Groups) -> Iterator[Block]:
 def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterator[Block]:
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
-        task["metric_name"]: lambda one: hundred(one["score"]),
+        task["metric_name"]: lambda one: score_text(one["score"]),
         "95 % interval": lambda one: interval_text(one["score"]),
         **_others([name for name in groups[0]["scores"] if name != task["metric"]]),
     }
@@ -339,7 +339,9 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
 
 
 def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
-    rows: list[Row] = [(Span(row["label"]), f"{row['support']:,}", *map(hundred, row["f1"])) for row in found["rows"]]
+    rows: list[Row] = [
+        (Span(row["label"]), f"{row['support']:,}", *map(score_text, row["f1"])) for row in found["rows"]
+    ]
     yield Heading(f"F1 of each {called} on test", 3)
     yield Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)
 
@@ -360,7 +362,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     yield from coverage(contents)
     yield from preview.section(contents["evidence"])
     yield from lineage.dropped_section(contents["dropped"])
-    yield from bill(contents)
+    yield from bill_section(contents)
     yield from training(contents)
     yield from lineage.section(contents["lineage"])
     yield Text(

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
 from tlm.data.passages import passages as read_passages
+from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples as read_examples
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
@@ -25,12 +25,11 @@ from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import Lineage, without_root
 from tlm.evaluation.report.runs import Group
-from tlm.retrieval.select.retrieve import WITHOUT_QUERIES
+from tlm.retrieval.retrieve import WITHOUT_QUERIES
 
 PASSAGES = "passages-*.parquet"
 RANGES = 5  # of the values of a regression task
 Hits = list[dict[str, Any]]
-Ints = NDArray[np.int64]
 
 
 def examples_by_query(hits: Artifact) -> dict[int, list[int]]:

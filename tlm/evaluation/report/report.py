@@ -22,10 +22,10 @@ from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, number
 from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
 from tlm.evaluation.report.since import earlier, finding, group_with, since
+from tlm.evaluation.report.tracking import track
 from tlm.evaluation.score.intervals import differences
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES, coverage
-from tlm.evaluation.tracking import track
 from tlm.settings.options import Prices
 
 VERSION = 15
@@ -109,7 +109,9 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     whole = finished(summaries)
     _colour(summaries, whole)
     whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
-    compared = _compared(whole_groups, whole)
+    pairs, test = planned(whole), {name: group.on("test") for name, group in whole_groups.items()}
+    found_between = zip(differences(test, [pair[:2] for pair in pairs]), pairs, strict=True)
+    compared = [{**one, "question": pair.question} for one, pair in found_between]
     best, held_against = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
     model = max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact
@@ -163,13 +165,6 @@ def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
         texts = ["baseline" if kind == LINEAR else group["text"] if group in whole else "" for group in own]
         for group, role in zip(own, roles(texts), strict=True):
             group["role"] = role
-
-
-def _compared(groups: dict[str, Group], summaries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The planned differences on test, each with its question."""
-    pairs = planned(summaries)
-    found = differences({name: group.on("test") for name, group in groups.items()}, [pair[:2] for pair in pairs])
-    return [{**one, "question": pair.question} for one, pair in zip(found, pairs, strict=True)]
 
 
 def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -> list[Group]:

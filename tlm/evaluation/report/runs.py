@@ -21,7 +21,7 @@ from tlm.evaluation.report.lineage import Lineage, flat, plain
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Scored, Scores, interval, t_quantile
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.retrieval.select.retrieve import draws
+from tlm.retrieval.retrieve import draws
 from tlm.settings.options import Prices
 from tlm.settings.sections import SECTIONS
 
@@ -253,12 +253,8 @@ class Group:
 
         The same object every time, because it keeps the resampled scores, which take a while.
         """
-        key = split, without_copies
-        if key not in self._predictions:
-            self._predictions[key] = self._read(*key)
-        return self._predictions[key]
-
-    def _read(self, split: str, without_copies: bool) -> Scores:
+        if (key := (split, without_copies)) in self._predictions:
+            return self._predictions[key]
         metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
         chosen = pc.field("split") == split
         chosen = chosen & ~pc.field("copied") if without_copies else chosen
@@ -268,7 +264,8 @@ class Group:
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
         fixed = not self.draws and all(run.trained_alike for run in self.runs)
         fixed &= bool((predicted == predicted[0]).all())
-        return Scores((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
+        self._predictions[key] = Scores((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
+        return self._predictions[key]
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """The contents of the report about this group, as plain values."""
@@ -292,7 +289,8 @@ class Group:
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
             **self._together(),
-            **{split: self._scores(split) for split in ("dev", "test")},
+            # the scores as `evaluate` wrote them, with the interval from the predictions
+            **{name: with_interval(self.on(name), [run.values[name] for run in self.runs]) for name in ("dev", "test")},
             "mlm_loss": spread(run.values["mlm_loss"] for run in self.runs),
             "examples": {split: first["splits"][split]["n"] for split in ("dev", "test")},
             "without_copies": {split: self._without_copies(split, names) for split in first["without_copies"]},
@@ -303,11 +301,6 @@ class Group:
                 for stage in first["cost"]
             },
         }
-
-    def _scores(self, split: str) -> dict[str, Any]:
-        """The scores as `evaluate` wrote them, with the interval from the predictions."""
-        found = with_interval(self.on(split))
-        return spread(run.values[split] for run in self.runs) | {end: found[end] for end in ("low", "high")}
 
     def _without_copies(self, split: str, names: list[str]) -> dict[str, Any]:
         """The number of examples left, their score with its interval, and the other scores."""
@@ -347,11 +340,11 @@ def spread(values: Iterable[float | None]) -> dict[str, Any]:
     return {"values": found, "mean": mean, "std": std, "low": low, "high": high}
 
 
-def with_interval(arm: Scores) -> dict[str, Any]:
-    """The `spread` of an arm's scores over its seeds, with the interval over seeds and test examples."""
+def with_interval(arm: Scores, values: Iterable[float] | None = None) -> dict[str, Any]:
+    """The `spread` of an arm's scores (or these `values`) over its seeds; the interval also over test examples."""
     found = interval(arm)
     high = None if found.high is None else min(found.high, 1.0)  # no score exceeds 1
-    return spread(arm.scores) | {"low": found.low, "high": high}
+    return spread(arm.scores if values is None else values) | {"low": found.low, "high": high}
 
 
 def grouped(runs: list[ScoredModel]) -> list[Group]:

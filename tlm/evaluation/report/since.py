@@ -19,7 +19,7 @@ from tlm.data.tasks.metrics import Array, Split
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.findings import chance_text, hundred, interval_text, points
+from tlm.evaluation.report.findings import chance_text, interval_text, points, score_text
 from tlm.evaluation.report.lineage import Lineage, compared, flat, plain
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, with_interval
 from tlm.evaluation.score.intervals import Scored, Scores, differences
@@ -202,7 +202,7 @@ def section(found: Since, metric: str) -> Iterator[Block]:
 
 def _compared_section(found: Since, metric: str) -> Iterator[Block]:
     tests, models, scores = found["tests"], found["names"], found["scores"].items()
-    rows: list[Row] = [(Span(models[side]), side, hundred(score), interval_text(score)) for side, score in scores]
+    rows: list[Row] = [(Span(models[side]), side, score_text(score), interval_text(score)) for side, score in scores]
     of = f"On the {tests['both']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
     note = f"{of}, by the labels of now: {_by_how_much(found['difference'])}. The earlier model was not run again."
     yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)

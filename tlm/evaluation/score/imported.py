@@ -17,7 +17,7 @@ from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
 from tlm.data.tasks.labelled import labels_of
-from tlm.data.tasks.thresholds import UNFITTED, above
+from tlm.data.tasks.metrics import UNFITTED, above
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 

@@ -137,15 +137,6 @@ class Interval(NamedTuple):
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 
-def compared(first: str, second: str, found: Interval, chance: float) -> dict[str, Any]:
-    """A difference as plain values.
-
-    Both names, mean, low, high, the name of the one ahead ("" if not shown), and the `chance` that it is the first.
-    """
-    ahead = {1: first, 0: "", -1: second}[found.sign]
-    return {"first": first, "second": second, "ahead": ahead, "chance": chance, **found._asdict()}
-
-
 def interval(arm: Scores) -> Interval:
     """The arm's mean score with its 95 % interval."""
     return _interval([arm], float(arm.scores.mean()), arm.mean_resampled, 1)
@@ -173,16 +164,23 @@ def difference(first: Scores, second: Scores, comparisons: int = 1) -> Interval:
     return _interval([first, second], mean, first.mean_resampled - second.mean_resampled, comparisons)
 
 
+def compared(names: tuple[str, str], first: Scores, second: Scores, comparisons: int) -> dict[str, Any]:
+    """The `difference` of two arms as plain values.
+
+    Both names, mean, low, high, the name of the one ahead ("" if not shown), and the `chance` that it is the first.
+    """
+    found = difference(first, second, comparisons)
+    ahead = {1: names[0], 0: "", -1: names[1]}[found.sign]
+    return {"first": names[0], "second": names[1], "ahead": ahead, "chance": chance(first, second), **found._asdict()}
+
+
 def differences(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """The difference of each pair of arms, named as in `arms`; see `compared`.
+    """Each pair of arms `compared`, named as in `arms`.
 
     Corrected for the number of pairs that have an interval: no other order can be claimed.
     """
     tested = max(1, sum(arms[one].counts and arms[other].counts for one, other in pairs))
-    return [
-        compared(one, other, difference(arms[one], arms[other], tested), chance(arms[one], arms[other]))
-        for one, other in pairs
-    ]
+    return [compared((one, other), arms[one], arms[other], tested) for one, other in pairs]
 
 
 def t_quantile(confidence: float, degrees: int) -> float:

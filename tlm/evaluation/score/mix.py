@@ -20,8 +20,8 @@ from tlm.errors import InputError
 from tlm.evaluation.predict import predictor
 from tlm.evaluation.predict.predict import model_of
 from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
-from tlm.evaluation.predict.speed import SPEED, rate, together
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
+from tlm.evaluation.score.evaluate import SPEED, rate, together
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import say

@@ -21,8 +21,17 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks.examples import LISTS, SEVERAL, classes_of
-from tlm.data.tasks.metrics import CLASSIFICATION, OF_SEVERAL, POSITIVE, REGRESSION, Array, Split, score
-from tlm.data.tasks.thresholds import above, cross_decided
+from tlm.data.tasks.metrics import (
+    CLASSIFICATION,
+    OF_SEVERAL,
+    POSITIVE,
+    REGRESSION,
+    Array,
+    Split,
+    above,
+    cross_decided,
+    score,
+)
 
 BINS = 10
 TOP, MANY = 5, 20  # with more than so many classes, whether the right one is among the first five is a score, too

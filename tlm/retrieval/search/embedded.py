@@ -42,8 +42,8 @@ from tlm.retrieval.search import analyzer
 from tlm.retrieval.search.analyzer import batched, terms
 from tlm.retrieval.search.query import Docs, Scores
 
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.integer]
+Singles = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.integer]
 
 _EXACT = 24  # lengths up to this one, and a few above it, are stored exactly
 
@@ -59,19 +59,19 @@ def _stored_lengths() -> npt.NDArray[np.int64]:
 LENGTHS = _stored_lengths()
 
 
-def stored_length(lengths: Ints) -> npt.NDArray[np.int64]:
+def stored_length(lengths: Integers) -> npt.NDArray[np.int64]:
     """Round lengths as Lucene's byte does: down to the nearest one that it can represent."""
     return LENGTHS[np.searchsorted(LENGTHS, lengths, side="right") - 1]
 
 
-def term_weights(document_frequency: Ints, documents: int, k1: float) -> Floats:
+def term_weights(document_frequency: Integers, documents: int, k1: float) -> Singles:
     """Compute ``(k1 + 1) idf`` of each term from the number of documents that contain it."""
     df = document_frequency.astype(np.float64)
     idf = np.log(1 + (documents - df + 0.5) / (df + 0.5)).astype(np.float32)
     return (np.float32(1) + np.float32(k1)) * idf
 
 
-def inverse_norms(lengths: Ints, k1: float, b: float) -> Floats:
+def inverse_norms(lengths: Integers, k1: float, b: float) -> Singles:
     """Compute ``1 / norm`` of each document from the lengths, in terms, of all documents of the index."""
     filled = int(np.count_nonzero(lengths))
     mean = np.float32(int(lengths.sum()) / max(filled, 1))
@@ -81,7 +81,7 @@ def inverse_norms(lengths: Ints, k1: float, b: float) -> Floats:
         return np.float32(1) / (np.float32(k1) * ((np.float32(1) - np.float32(b)) + share))
 
 
-def impacts(weights: Floats, frequencies: Ints, inverse_norm: Floats) -> Floats:
+def impacts(weights: Singles, frequencies: Integers, inverse_norm: Singles) -> Singles:
     """Compute what each posting adds to its document's score, from term weight, term frequency and document norm."""
     return weights - weights / (np.float32(1) + frequencies.astype(np.float32) * inverse_norm)
 
@@ -180,7 +180,7 @@ def _read_runs(file: pa.MemoryMappedFile) -> list[_Run]:
     return [_Run(*(column.to_numpy() for column in run)) for run in columns]
 
 
-def _merge(runs: list[_Run], df: Ids, weights: Floats, norms: Floats, folder: Path) -> Floats:
+def _merge(runs: list[_Run], df: Ids, weights: Singles, norms: Singles, folder: Path) -> Singles:
     """Write postings and dense rows. Returns the largest impact of each term."""
     documents = len(norms)
     is_dense = df > documents * DENSE_SHARE
@@ -219,7 +219,7 @@ def _segments(df: Ids) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _segment(runs: list[_Run], first: int, last: int, df: Ids, weights: Floats, norms: Floats) -> tuple[Ids, Floats]:
+def _segment(runs: list[_Run], first: int, last: int, df: Ids, weights: Singles, norms: Singles) -> tuple[Ids, Singles]:
     """Documents and impacts of the terms from `first` to before `last`, by term, then document."""
     ends = np.cumsum(df[first:last], dtype=np.int64)
     free = ends - df[first:last]  # position of each term's next posting
@@ -254,7 +254,7 @@ class _Rare(NamedTuple):
     """
 
     docs: Ids
-    impacts: Floats
+    impacts: Singles
     cuts: list[int]
     times: int
 
@@ -268,16 +268,16 @@ class _Frequent(NamedTuple):
         bound: The most that one occurrence adds to a score.
     """
 
-    row: Floats
+    row: Singles
     times: int
     bound: float
 
-    def impacts(self, block: int, at: Docs | slice) -> Floats | Sums:
+    def impacts(self, block: int, at: Docs | slice) -> Singles | Sums:
         """Return the impacts on the documents `at` (positions in the block)."""
         return _times(self.row[block * BLOCK : (block + 1) * BLOCK][at], self.times)
 
 
-def _times(impacts: Floats | Sums, count: int) -> Floats | Sums:
+def _times(impacts: Singles | Sums, count: int) -> Singles | Sums:
     return impacts if count == 1 else impacts * np.float64(count)
 
 
@@ -311,11 +311,11 @@ class Embedded:
     def __init__(self, path: Callable[[str], Path]) -> None:
         table = pq.read_table(path("terms.parquet"))
         self.terms = table["term"].combine_chunks()
-        self.bounds: Floats = table["bound"].to_numpy()
+        self.bounds: Singles = table["bound"].to_numpy()
         self.offsets: Docs = np.load(path("offsets.npy"))
         self.docs: Ids = _mapped(path("docs.npy"))
-        self.impacts: Floats = _mapped(path("impacts.npy"))
-        self.rows: Floats = _mapped(path("dense.npy"))
+        self.impacts: Singles = _mapped(path("impacts.npy"))
+        self.rows: Singles = _mapped(path("dense.npy"))
         self.row_of = np.cumsum(self.offsets[:-1] == self.offsets[1:]) - 1  # a term without postings has a row
         self.starts = np.arange(0, self.rows.shape[1] + BLOCK, BLOCK, dtype=np.int32)
 

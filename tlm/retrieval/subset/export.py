@@ -1,28 +1,159 @@
-"""Export: write the passages that were hit as a subset ready for training, each once and filtered."""
+"""Subsets ready for training: `export` writes passages that were hit, `import_subset` passages that others selected."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.passages import Shards
+from tlm.data.corpus.staging import Stage
+from tlm.data.overlap import ascending
+from tlm.data.parallel import each
+from tlm.data.passages import GROUP_ROWS, SEVERAL, Shards, shard_passages, shards
+from tlm.data.ranges import Ints, offsets_of
+from tlm.data.reading.files import RawFile, check_room, raw_files
+from tlm.data.reading.readers import check, read_all
+from tlm.data.reading.records import BadRow, Record, Rejects, text_of
+from tlm.data.registry import subset_address
 from tlm.errors import InputError
 from tlm.progress import say, track
-from tlm.retrieval.select.retrieve import ARMS, RERANKED, retrieve
+from tlm.retrieval.retrieve import ARMS, RERANKED, retrieve
 from tlm.retrieval.subset import judge
-from tlm.retrieval.subset.judge import Verdicts
+from tlm.retrieval.subset.judge import Candidates, Verdicts
 from tlm.settings.options import Filters
 
+VERSION, OF_IMPORT = 3, 3
+
+HITS_AT_ONCE = 1 << 20
 _BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]
 SUBSET = pa.schema([("doc", pa.int64()), ("text", pa.string()), *_BEST, ("queries", pa.list_(pa.int64()))])
 DROPPED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+TEXTS = pa.schema([("doc", pa.int64()), ("text", pa.string())])
+STAGED = pa.schema([("doc", pa.int64()), ("text", pa.string()), ("rank", pa.int32())])
+
+Column = npt.NDArray[Any]
+
+
+def export(hits: str, *, filters: Filters = Filters(), root: str | None = None) -> str:
+    """Export the passages that were hit as a subset ready for training.
+
+    Args:
+        hits: URI of the hits.
+        filters: What is left out.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Returns:
+        The URI of the subset: ``passages-*.parquet`` (doc, text, best_rank, best_score, queries) ordered by doc, and
+        ``dropped.parquet`` (doc, reason, detail). Of random hits only as many are kept as the BM25 subset has; the
+        others are counted as "surplus".
+
+    Raises:
+        InputError: a setting is out of range, there are no hits, or the filters leave nothing.
+    """
+    source = Artifact.open(hits, "hits")
+    # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed
+    task = {"task": source.input("task")} if filters.overlap else {}
+    inputs = {"hits": source, "corpus": source.input("index").input("corpus"), **task}
+    recipe = Recipe("subset", "export", VERSION, settings=filters.settings(), inputs=inputs)
+    return produce(recipe, root, _write, filters, **inputs)
+
+
+def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, task: Artifact | None = None) -> None:
+    path = hits.path("hits.parquet")
+    with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
+        texts = Path(name)
+        docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
+        ranked = read_hits(path, "doc", "rank", "score")
+        candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), *by_document(docs, ranked))
+        if not len(candidates):
+            raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
+        collect(corpus, candidates.docs, texts)
+        like = hits.details.get("like")
+        verdicts = judge.judge(candidates, filters, {"": task} if task else {}, like=like)
+        kept = verdicts.rows()
+        queries = queries_of(path, candidates.docs[kept])
+        draft.details = {"arm": hits.details["arm"]}
+        write_subset(draft, verdicts, range(len(judge.REASONS)), {"queries": queries})
+    if like is not None:
+        draft.counts["missing"] = max(0, like - len(kept))
+        if len(kept) < like:
+            say(f"warning: {like:,} passages were asked for, but only {len(kept):,} are left")
+
+
+def by_document(hit: Iterable[Column], ranked: Iterable[tuple[Column, ...]]) -> tuple[Ints, Column, Column]:
+    """Group hits by document. Returns the documents, ascending, and for each its best rank and best score.
+
+    Args:
+        hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
+        ranked: The same hits again: document, rank and score.
+    """
+    docs = judge.NO_ROWS
+    for portion in hit:
+        docs = ascending(np.concatenate([docs, portion]))
+    best_rank, best_score = np.full(len(docs), judge.NO_RANK, np.int32), np.full(len(docs), judge.NO_SCORE, np.float32)
+    for portion, rank, score in ranked:
+        rows = np.searchsorted(docs, portion)
+        np.minimum.at(best_rank, rows, rank)
+        np.maximum.at(best_score, rows, score)
+    return docs, best_rank, best_score
+
+
+def read_hits(hits: Path, *names: str) -> Iterator[tuple[Column, ...]]:
+    """Read columns of hits.parquet in portions."""
+    with pq.ParquetFile(hits) as file:
+        for batch in file.iter_batches(HITS_AT_ONCE, columns=list(names)):
+            yield tuple(batch.column(name).to_numpy() for name in names)
+
+
+def queries_of(hits: Path, docs: Ints) -> pa.Array:
+    """List the queries that hit each of `docs` (ascending), in ascending order."""
+    rows, queries = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    for doc, query in read_hits(hits, "doc", "query"):
+        nearest = np.minimum(np.searchsorted(docs, doc), len(docs) - 1)
+        wanted = docs[nearest] == doc
+        rows.append(nearest[wanted].astype(np.int32))
+        queries.append(query[wanted].astype(np.int32))
+    return grouped(np.concatenate(rows), np.concatenate(queries), len(docs))  # hits are ordered by query
+
+
+def grouped(rows: npt.NDArray[np.integer], values: Column, size: int) -> pa.Array:
+    """Group values by the row each belongs to: a list for each of `size` rows, values in their given order."""
+    offsets = offsets_of(np.bincount(rows, minlength=size))
+    return pa.LargeListArray.from_arrays(offsets, pa.array(values[np.argsort(rows, kind="stable")]))
+
+
+def collect(corpus: Artifact, docs: Ints, folder: Path) -> None:
+    """Write the texts of `docs` (ascending) to files in `folder`, for `collected` to read."""
+    ends = np.searchsorted(docs, offsets_of(np.array([entry.rows or 0 for entry in shards(corpus)])))
+    wanted = [(number, docs[start:stop]) for number, (start, stop) in enumerate(pairwise(ends)) if start < stop]
+    each(partial(_collect, corpus.uri, folder), wanted, "reading passages", "shards", least=SEVERAL)
+
+
+def collected(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
+    """Read ``doc`` and ``text`` from files, one after the other."""
+    for path in paths:
+        with pq.ParquetFile(path) as texts:
+            yield from texts.iter_batches(GROUP_ROWS, columns=TEXTS.names)
+
+
+def _collect(uri: str, folder: Path, wanted: tuple[int, Ints]) -> None:
+    number, docs = wanted
+    with pq.ParquetWriter(folder / f"texts-{number:07d}.parquet", TEXTS, compression="lz4") as texts:
+        for batch in shard_passages(uri, number, TEXTS.names):
+            here = batch.column("doc").to_numpy()
+            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1])
+            if start < stop:
+                texts.write_batch(batch.take(pa.array(np.searchsorted(here, docs[start:stop]))))
 
 
 def write_subset(
@@ -55,53 +186,84 @@ def write_subset(
     draft.rows["dropped.parquet"] = len(removed)
 
 
-VERSION = 3
+def import_subset(
+    path: str,
+    *,
+    task: str = "",
+    text_field: str = "text",
+    filters: Filters = Filters(near_duplicates=False),
+    max_rejected: int = 10,
+    root: str | None = None,
+) -> str:
+    """Import passages that others selected for a task, as a subset ready for training.
 
-
-def export(hits: str, *, filters: Filters = Filters(), root: str | None = None) -> str:
-    """Export the passages that were hit as a subset ready for training.
+    Texts are normalised (Unicode NFC) and equal ones kept once. With a task, passages that overlap its dev or test
+    texts are removed and reported as `export` does. The arm is "bm25", its provenance "imported".
 
     Args:
-        hits: URI of the hits.
+        path: File with a row for each passage (csv, jsonl, parquet …), folder, glob, s3:// or hf:// address; or
+            paper:scierc/small and the like, for what the authors of the paper published.
+        task: URI of the task whose dev and test texts are protected.
+        text_field: Field or column with the text. A column "rank", counted from 0, becomes the best rank.
         filters: What is left out.
-        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+        near_duplicates: Remove passages that nearly repeat a better one; takes memory for the words of all passages.
+        max_rejected: Unusable rows to tolerate (they are set aside with a reason); 0.1 % are always tolerated.
+        root: Store to write to, which holds the task; by default TLM_ROOT, else that of the task, else ./artifacts.
 
     Returns:
-        The URI of the subset: ``passages-*.parquet`` (doc, text, best_rank, best_score, queries) ordered by doc, and
-        ``dropped.parquet`` (doc, reason, detail). Of random hits only as many are kept as the BM25 subset has; the
-        others are counted as "surplus".
+        The URI of the subset: as `export` writes it, but ``doc`` is the row of the file, from 0, ``queries`` are empty,
+        and scores and missing ranks are null. ``rejected.parquet`` has the unusable rows.
 
     Raises:
-        InputError: a setting is out of range, there are no hits, or the filters leave nothing.
+        InputError: a setting is out of range, a file or field cannot be read, too many bad rows, or nothing is left.
     """
-    source = Artifact.open(hits, "hits")
-    # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed
-    task = {"task": source.input("task")} if filters.overlap else {}
-    inputs = {"hits": source, "corpus": source.input("index").input("corpus"), **task}
-    recipe = Recipe("subset", "export", VERSION, settings=filters.settings(), inputs=inputs)
-    return produce(recipe, root, _write, filters, **inputs)
+    # to save memory, texts go to disk first and are judged in portions; only near-duplicates need the words of all
+    filters = replace(filters, overlap=bool(task) and filters.overlap)
+    protects = Artifact.open(task, "task") if filters.overlap else None
+    inputs = {"task": protects} if protects else {}
+    root = home(root, inputs.values()).root
+    if not protects:
+        say("import: dev and test texts in these passages, if there are any, stay: they are not looked for")
+    rejects = Rejects(max_rejected)
+    with raw_files([subset_address(path)]) as files:
+        for file in files:
+            file.extra = ("rank",)
+            check(file, [text_field])
+        named = [[file.name, file.digest()] for file in files]
+        settings = {**filters.settings(), "text_field": text_field, "files": named}
+        recipe = Recipe("subset", "import-subset", OF_IMPORT, settings, inputs)
+        return produce(recipe, root, _write_imported, files, text_field, protects, filters, rejects)
 
 
-def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, task: Artifact | None = None) -> None:
-    path = hits.path("hits.parquet")
-    with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
-        texts = Path(name)
-        docs = track((doc for (doc,) in judge.read_hits(path, "doc")), "grouping hits", unit="portions")
-        ranked = judge.read_hits(path, "doc", "rank", "score")
-        candidates = judge.Candidates(hits.uri, lambda: judge.collected(texts), *judge.by_document(docs, ranked))
-        if not len(candidates):
-            raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
-        judge.collect(corpus, candidates.docs, texts)
-        like = hits.details.get("like")
-        verdicts = judge.judge(candidates, filters, {"": task} if task else {}, like=like)
-        kept = verdicts.rows()
-        queries = judge.queries_of(path, candidates.docs[kept])
-        draft.details = {"arm": hits.details["arm"]}
-        write_subset(draft, verdicts, range(len(judge.REASONS)), {"queries": queries})
-    if like is not None:
-        draft.counts["missing"] = max(0, like - len(kept))
-        if len(kept) < like:
-            say(f"warning: {like:,} passages were asked for, but only {len(kept):,} are left")
+def _write_imported(
+    draft: Draft, files: list[RawFile], field: str, task: Artifact | None, filters: Filters, rejects: Rejects
+) -> None:
+    check_room(files, draft.folder)
+    with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
+        rows = read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field)))
+        stage = Stage(Path(staging), rows, STAGED)
+        rejects.check()
+        paths = [stage.path(name) for name in stage.tables]
+        numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)
+        best = numbers["doc"].to_numpy(), numbers["rank"].to_numpy(), np.full(stage.count, judge.NO_SCORE, np.float32)
+        candidates = Candidates(files[0].where, lambda: collected(paths), *best)
+        verdicts = judge.judge(candidates, filters, {"": task} if task else {}, repeats=stage.repeated())
+        no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
+        draft.details = {"arm": "bm25", "provenance": "imported"}
+        write_subset(draft, verdicts, range(judge.SURPLUS), {"queries": no_queries})
+    draft.counts["candidates"] = rejects.read
+    rejects.write(draft)
+
+
+def _passage(row: Record, field: str) -> tuple[str, int]:
+    """Text and rank of a row (from 1, `judge.NO_RANK` if it has none). Raises BadRow if it is unusable."""
+    value = row.values.get("rank", "")
+    if isinstance(value, float) and value.is_integer():  # pandas makes floats of numbers where one is missing
+        value = int(value)
+    rank = str(value)
+    if rank.isdecimal() and len(rank) > 9:
+        raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")
+    return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else judge.NO_RANK
 
 
 TASK_ONLY = "task-only"

@@ -4,34 +4,25 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice, pairwise
-from pathlib import Path
-from typing import Any
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.overlap import AT_ONCE, OverlapFinder, TokenLists, Vocabulary, ascending
-from tlm.data.parallel import each
-from tlm.data.passages import GROUP_ROWS, SEVERAL, shard_passages, shards
-from tlm.data.ranges import Ints, offsets_of
+from tlm.data.overlap import AT_ONCE, OverlapFinder, TokenLists, Vocabulary
+from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.subset.duplicates import find_near_duplicates
 from tlm.settings.options import MIN_TOKENS, Filters
 
-HITS_AT_ONCE = 1 << 20
 NO_ROWS: Ints = np.zeros(0, np.int64)
 NO_RANK = np.iinfo(np.int32).max
 NO_SCORE = -np.inf
-
-Column = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -73,75 +64,6 @@ class Candidates:
             start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
             if start < stop:
                 yield batch.column("text").take(pa.array(np.searchsorted(here, docs[start:stop])))
-
-
-def by_document(hit: Iterable[Column], ranked: Iterable[tuple[Column, ...]]) -> tuple[Ints, Column, Column]:
-    """Group hits by document. Returns the documents, ascending, and for each its best rank and best score.
-
-    Args:
-        hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
-        ranked: The same hits again: document, rank and score.
-    """
-    docs = NO_ROWS
-    for portion in hit:
-        docs = ascending(np.concatenate([docs, portion]))
-    best_rank, best_score = np.full(len(docs), NO_RANK, np.int32), np.full(len(docs), NO_SCORE, np.float32)
-    for portion, rank, score in ranked:
-        rows = np.searchsorted(docs, portion)
-        np.minimum.at(best_rank, rows, rank)
-        np.maximum.at(best_score, rows, score)
-    return docs, best_rank, best_score
-
-
-def read_hits(hits: Path, *names: str) -> Iterator[tuple[Column, ...]]:
-    """Read columns of hits.parquet in portions."""
-    with pq.ParquetFile(hits) as file:
-        for batch in file.iter_batches(HITS_AT_ONCE, columns=list(names)):
-            yield tuple(batch.column(name).to_numpy() for name in names)
-
-
-def queries_of(hits: Path, docs: Ints) -> pa.Array:
-    """List the queries that hit each of `docs` (ascending), in ascending order."""
-    rows, queries = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    for doc, query in read_hits(hits, "doc", "query"):
-        nearest = np.minimum(np.searchsorted(docs, doc), len(docs) - 1)
-        wanted = docs[nearest] == doc
-        rows.append(nearest[wanted].astype(np.int32))
-        queries.append(query[wanted].astype(np.int32))
-    return grouped(np.concatenate(rows), np.concatenate(queries), len(docs))  # hits are ordered by query
-
-
-def grouped(rows: npt.NDArray[np.integer], values: Column, size: int) -> pa.Array:
-    """Group values by the row each belongs to: a list for each of `size` rows, values in their given order."""
-    offsets = offsets_of(np.bincount(rows, minlength=size))
-    return pa.LargeListArray.from_arrays(offsets, pa.array(values[np.argsort(rows, kind="stable")]))
-
-
-TEXTS = pa.schema([("doc", pa.int64()), ("text", pa.string())])
-
-
-def collect(corpus: Artifact, docs: Ints, folder: Path) -> None:
-    """Write the texts of `docs` (ascending) to files in `folder`, for `collected` to read."""
-    ends = np.searchsorted(docs, offsets_of(np.array([entry.rows or 0 for entry in shards(corpus)])))
-    wanted = [(number, docs[start:stop]) for number, (start, stop) in enumerate(pairwise(ends)) if start < stop]
-    each(partial(_collect, corpus.uri, folder), wanted, "reading passages", "shards", least=SEVERAL)
-
-
-def collected(folder: Path) -> Iterator[pa.RecordBatch]:
-    """Read what `collect` wrote: ``doc`` and ``text``, ascending."""
-    for path in sorted(folder.iterdir()):
-        with pq.ParquetFile(path) as texts:
-            yield from texts.iter_batches(GROUP_ROWS)
-
-
-def _collect(uri: str, folder: Path, wanted: tuple[int, Ints]) -> None:
-    number, docs = wanted
-    with pq.ParquetWriter(folder / f"texts-{number:07d}.parquet", TEXTS, compression="lz4") as texts:
-        for batch in shard_passages(uri, number, TEXTS.names):
-            here = batch.column("doc").to_numpy()
-            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1])
-            if start < stop:
-                texts.write_batch(batch.take(pa.array(np.searchsorted(here, docs[start:stop]))))
 
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)

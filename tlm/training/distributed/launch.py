@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import home
-from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.artifacts.snapshots import Progress
+from tlm.artifacts.produce import Draft, Progress, Recipe, finished, produce
 from tlm.artifacts.spending import Spending
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say

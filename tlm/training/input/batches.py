@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tlm.settings.sections import OWN, Model
 from tlm.training.input.texts import Texts
 
-ORDER, MASK, DROPOUT, HELD_OUT, HEADS = range(5)  # purposes
+ORDER, MASK, DROPOUT, HELD_OUT, HEADS, LOW_RANK = range(6)  # purposes
 EXTERNAL, INTERNAL, STAGE2, SECOND_TASK = range(4)  # streams of batches; SECOND_TASK + 1 is the third task, and so on
 UNLABELLED = 1 << 20  # the stream of texts without labels
 
@@ -135,8 +135,16 @@ def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Bat
 class Masking:
     """BERT's corruption: a share of the tokens is predicted; 80 % of them are masked, 10 % replaced, 10 % kept."""
 
-    def __init__(self, share: float, vocab_size: int, mask_id: int, special_ids: list[int]) -> None:
-        self.share, self.mask_id = share, mask_id
+    def __init__(
+        self,
+        share: float,
+        vocab_size: int,
+        mask_id: int,
+        special_ids: list[int],
+        continues: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """`continues` says which tokens continue a word, [vocab_size]: a word's pieces then have one fate."""
+        self.share, self.mask_id, self.continues = share, mask_id, continues
         self._ordinary = np.ones(vocab_size, dtype=bool)
         self._ordinary[special_ids] = False
         self._replacements = np.flatnonzero(self._ordinary)
@@ -145,7 +153,7 @@ class Masking:
         """Return `batch` with corrupted ids, positions and targets. Special tokens are never predicted or drawn."""
         flat = batch.ids.ravel()
         candidates = np.flatnonzero(self._ordinary[flat])
-        draw = random.random(len(candidates))
+        draw = self._drawn(flat, candidates, random)
         chosen = draw < self.share
         positions, fate = candidates[chosen], draw[chosen] / self.share  # fate is uniform in [0, 1)
         corrupted = flat.copy()
@@ -154,6 +162,13 @@ class Masking:
         corrupted[replaced] = random.choice(self._replacements, len(replaced))
         masked: dict[str, Any] = {"positions": positions, "targets": flat[positions], "of_masked": len(positions)}
         return replace(batch, corrupted=corrupted.reshape(batch.ids.shape), **masked)
+
+    def _drawn(self, flat: Ints, candidates: Ints, random: np.random.Generator) -> NDArray[np.float64]:
+        """A number of [0, 1) for each candidate, or for each word of them."""
+        if self.continues is None:
+            return random.random(len(candidates))
+        begins = ~self.continues[flat[candidates]] | (np.diff(candidates, prepend=-1) != 1)
+        return np.asarray(random.random(np.count_nonzero(begins))[np.cumsum(begins) - 1])
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:

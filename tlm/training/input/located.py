@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
-from tlm.data.reading.hub import check_endpoint
+from tlm.data.registry import check_endpoint
 from tlm.errors import InputError, reason
 
 TEXTS = (

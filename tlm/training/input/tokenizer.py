@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from tlm.artifacts.artifact import Artifact, home
@@ -36,7 +37,7 @@ from tlm.training.input.tokenize import tokenize
 
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _OTHER_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-_CONTINUING = "##"
+_CONTINUING, _BEGINNING = "##", ("Ġ", "▁")  # marks of a word's later pieces, or of its first one
 
 
 def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
@@ -141,6 +142,16 @@ def tokenizer_file(path: Path) -> Path:
     if not file.is_file():
         raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")
     return file
+
+
+def continuing(tokenizer: Artifact, vocab_size: int) -> NDArray[np.bool_]:
+    """Which tokens continue a word, [vocab_size]: WordPiece marks these, BPE and Unigram mark the others."""
+    ids = Tokenizer.from_file(str(tokenizer.path("tokenizer") / "tokenizer.json")).get_vocab()
+    marked = any(token.startswith(_CONTINUING) for token in ids)
+    mark = _CONTINUING if marked else _BEGINNING
+    found = np.zeros(vocab_size, dtype=bool)
+    found[[number for token, number in ids.items() if token.startswith(mark) == marked]] = True
+    return found
 
 
 def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1) -> Tokenizer:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.data.ranges import CUT, HEAD
-from tlm.data.tasks.thresholds import MULTI_LABEL, THRESHOLDS
+from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS
 from tlm.settings.sections import Model
 from tlm.training.input.located import MLM_HEAD as MLM_HEAD
 from tlm.training.input.texts import Scale, Special

@@ -1,12 +1,14 @@
 """Retrieve: search with a task's training examples, or select passages without queries."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
@@ -18,7 +20,7 @@ from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, nearest, refuse_negative
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
-from tlm.retrieval.search.query import Engine, Found, choose, fit, make_queries, write_chosen, write_hits, write_queries
+from tlm.retrieval.search.query import Docs, Dropped, Engine, Found, Query, Scores, choose, fit, make_queries
 from tlm.settings.options import Range
 from tlm.settings.sections import MOST_HITS
 
@@ -33,6 +35,13 @@ EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
 _NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
 NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
 DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has
+
+
+GROUP_ROWS = 1 << 18
+
+HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
+QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", pa.list_(pa.int64()))])
+DROPPED = pa.schema([("query", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 
 def retrieve(
@@ -124,7 +133,7 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
     if arm == "bm25":
         _search(draft, recipe, open_engine(index), settings["top_k"])
     elif arm in BY_VECTORS:
-        from tlm.retrieval.select.vectors import SEARCHERS
+        from tlm.retrieval.selectors import SEARCHERS
 
         engine = SEARCHERS[arm](index, embedder, settings["seed"])
         _search(draft, recipe, engine, min(DEEPER * settings["top_k"], MOST_HITS))
@@ -169,6 +178,42 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     draft.counts |= Counter(reason for _, reason, _ in dropped)
 
 
+def write_hits(path: Path, found: Iterable[Found]) -> int:
+    """Write the hits of each query, best first, in row groups of one size. Returns the number of hits."""
+    waiting: list[pa.RecordBatch] = []
+    rows = written = 0
+    with pq.ParquetWriter(path, HITS, compression="zstd") as writer:
+        for query, docs, scores in found:
+            ranks = np.arange(1, len(docs) + 1, dtype=np.int32)
+            waiting.append(pa.record_batch([np.full(len(docs), query), docs, ranks, scores], HITS))
+            rows += len(docs)
+            whole = (rows - written) // GROUP_ROWS * GROUP_ROWS
+            if whole:
+                table = pa.Table.from_batches(waiting)
+                writer.write_table(table.slice(0, whole), row_group_size=GROUP_ROWS)
+                waiting = table.slice(whole).to_batches()
+                written += whole
+        writer.write_table(pa.Table.from_batches(waiting, HITS), row_group_size=GROUP_ROWS)
+    return rows
+
+
+def write_queries(folder: Path, queries: Iterable[tuple[int, Query]], dropped: list[Dropped]) -> None:
+    """Write the queries by number, and what was dropped from them."""
+    rows = [{"query": number, "text": query.text, "examples": query.examples} for number, query in queries]
+    pq.write_table(pa.Table.from_pylist(rows, QUERIES), folder / "queries.parquet", compression="zstd")
+    table = pa.Table.from_pylist([dict(zip(DROPPED.names, row, strict=True)) for row in sorted(dropped)], DROPPED)
+    pq.write_table(table, folder / "dropped.parquet", compression="zstd")
+
+
+def write_chosen(draft: Draft, arm: str, docs: Docs, scores: Scores, wanted: int) -> None:
+    """Fill `draft` with hits that no query found, best first; `wanted` is the size that the subset is to have."""
+    write_hits(draft.folder / "hits.parquet", [(-1, docs, scores)])
+    write_queries(draft.folder, [(-1, Query("", []))], [])
+    draft.rows = {"hits.parquet": len(docs)}
+    draft.details = {"arm": arm, "query": None, "top_k": None, "like": wanted}
+    draft.counts = {"hits": len(docs), "like": wanted}
+
+
 def shares(labels: Mapping[int, str | Sequence[str] | None], top_k: int) -> dict[int, int]:
     """The most passages for each example, so that every class has as many hits: an equal part of `top_k` per example.
 
@@ -193,7 +238,7 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Arti
     if arm == "random":
         docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[:enough]
         return write_chosen(draft, arm, docs, np.zeros(len(docs), np.float32), wanted)
-    from tlm.retrieval.select.scored import SELECTORS
+    from tlm.retrieval.selectors import SELECTORS
 
     asking = [text for _, text in training_texts(task)]
     if not asking:
@@ -218,7 +263,7 @@ def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) ->
         vectors: Whether the vectors are there already, in the index or by a published model.
     """
     if arm == "classifier":
-        from tlm.retrieval.select.scored import OTHERS
+        from tlm.retrieval.selectors import OTHERS
 
         return passages > OTHERS
     if arm in BY_VECTORS:

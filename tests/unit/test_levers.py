@@ -1,0 +1,25 @@
+"""The study `levers`: each change beside the recipe as it is, with the same seeds; what is finished is not repeated."""
+
+import json
+from pathlib import Path
+
+from research import levers as command
+from tests.toys_training import SMALL, passages, task, tokenizer
+
+
+def test_a_change_is_compared_seed_by_seed_and_finished_runs_are_read(tmp_path: Path, capsys) -> None:
+    examples, file = task(tmp_path), tmp_path / "runs.jsonl"
+    given = {
+        "changes": ["train.masking=words", "train.mask_share=0.5"], "file": file, "preset": "tiny", "seeds": 1,
+        "tokenizer": tokenizer(tmp_path, examples, kind="bpe"), "subset": passages(tmp_path, "subset"),
+        "overrides": [*SMALL, "finetune.steps=2"], "root": str(tmp_path),
+    }  # fmt: skip
+    command.levers(examples, **given)
+    first, runs = capsys.readouterr().out, [json.loads(line) for line in file.read_text().splitlines()]
+    assert [run["change"] for run in runs] == [command.PLAIN, *given["changes"]]
+    assert [line.split("\t")[0] for line in first.splitlines()] == [command.PLAIN, *given["changes"]]
+    assert {len(run["answers"]) for run in runs} == {18}
+    assert len({run["mlm"] for run in runs}) == 3
+    command.levers(examples, **given)
+    assert capsys.readouterr().out == first
+    assert len(file.read_text().splitlines()) == 3

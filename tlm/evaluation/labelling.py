@@ -1,0 +1,310 @@
+"""For people who label their own data: a first model of label names, what to label next, labels that look wrong.
+
+The texts to label next are unsure, of every class, and differ from each other. A model is unsure where its two best
+probabilities are close ("breaking ties", Scheffer et al. 2001). Of each predicted class, the least sure texts are
+clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv 1901.05954). Labels that look wrong are
+found by confident learning (Northcutt et al., JAIR 2021).
+"""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.marks import find_marks
+from tlm.data.passages import rows_at
+from tlm.data.reading.files import RawFile, raw_files
+from tlm.data.reading.readers import check, read_all
+from tlm.data.reading.records import Record, Rejects, name_of, text_of
+from tlm.data.tasks.examples import classes_of, examples, one_label_each
+from tlm.data.tasks.metrics import Floats
+from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Block, Column, Quote, Row, Span, Table, Text
+from tlm.evaluation.pages.plain import terminal
+from tlm.evaluation.pages.text import visible, whole_text
+from tlm.evaluation.predict.predict import check_new, is_folder, model_folder, write_new
+from tlm.evaluation.predict.predictor import labels_of, open_predictor
+from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.score.baseline import given
+from tlm.progress import say
+from tlm.retrieval.search.index import open_engine
+from tlm.settings.options import Fields, Range
+from tlm.settings.sections import MOST_HITS
+
+VERSION = 1
+SHARPNESS = 10.0  # of the probabilities: cosines of texts and classes are mostly less than 0.3 apart
+
+
+def label_names(index: str, names: str, *, top_k: int = 1000, root: str | None = None) -> str:
+    """Make a model of label names, without a labelled text: it answers with the class whose passages are nearest.
+
+    The description of each class retrieves passages. Static word vectors are learned from all of them, and a class is
+    the mean of its passages. The model is a static one, for `predict`, `serve`, `evaluate` and `label-next`.
+
+    Args:
+        index: URI of the index.
+        names: File with the fields `label` and `text` (jsonl, csv, tsv, parquet): a description of a class, or words
+            that its texts have. Several rows of a label are joined.
+        top_k: Passages of each class.
+        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+    """
+    source = Artifact.open(index, "index")
+    Range(f"1 to {MOST_HITS} passages per class", 1, MOST_HITS).check("top_k", top_k)
+    about = _described(names)
+    recipe = Recipe("model", "label-names", VERSION, {"names": about, "top_k": top_k}, {"index": source})
+    return produce(recipe, root, _write, source, about, top_k)
+
+
+def _described(names: str) -> dict[str, str]:
+    """The description of each class. Raises InputError: fewer than two classes, or a row that cannot be used."""
+    found, rejects, wanted = dict[str, str](), Rejects(0), ("label", "text")
+    with raw_files([names]) as files:
+        for file in files:
+            check(file, wanted)
+        for label, text in read_all(files, wanted, rejects, lambda _, row: [text_of(row.values, x) for x in wanted]):
+            found[label] = f"{found[label]} {text}" if label in found else text
+    rejects.check()
+    if len(found) < 2:
+        raise InputError(f"{names} has {len(found)} label; expected a row with label and text for each of two or more")
+    return dict(sorted(found.items()))
+
+
+def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> None:
+    from tlm.shallow.features import words_of
+    from tlm.shallow.linear import Dense, Linear
+    from tlm.shallow.models import one_thread
+    from tlm.shallow.static import StaticModel, vectors_of
+
+    hits = [docs.tolist() for docs, _ in open_engine(index).search(list(about.values()), top_k)]
+    rows = rows_at(index.input("corpus"), "passages-*.parquet", {doc for docs in hits for doc in docs})
+    for label, docs in zip(about, hits, strict=True):
+        if not docs:
+            raise InputError(f"no passage has a word of the description of '{label}'; describe it in other words")
+    with one_thread():
+        vectors = vectors_of((row["text"] for row in rows.values()), (), ())
+        means = [vectors.means([words_of(rows[doc]["text"]) for doc in docs]).mean(axis=0) for docs in hits]
+    weights = SHARPNESS * np.stack(means) / np.linalg.norm(means, axis=1, keepdims=True)
+    linear = Linear(weights, np.zeros(len(about)), len(about), softmax=True)
+    width, chosen = weights.shape[1], {"top_k": top_k}
+    dense = Dense(np.zeros(width), np.ones(width), linear, chosen)
+    StaticModel(list(about), (), dense, False, vectors).write(draft.folder / "model")
+    draft.details = {"arm": "label-names", "seed": 0, "stage": "label-names", "fixed": True, "parameters": weights.size}
+    draft.details |= {"cost": {}, "chosen": chosen, "tried": 0}
+    draft.counts = {"labels": len(about), "passages": len(rows)}
+
+
+MOST_CLUSTERED = 10  # unsure texts for each text that is chosen
+
+Key = tuple[str, str | None]
+
+
+def label_next(
+    pool: str,
+    model: str = "",
+    *,
+    to: str = "to-label.csv",
+    count: int = 50,
+    fields: Fields = Fields(),
+    max_rejected: int = 10,
+    device: str = "auto",
+) -> None:
+    """Choose the texts of a pool to label next, and write them into a file in which a person fills in the labels.
+
+    With a model, they are texts whose two best probabilities are close, as many of each predicted class as there are,
+    and no two of them much alike. Without one, they are typical texts of all parts of the pool. Texts of the task that
+    the model was trained on are left out.
+
+    Args:
+        pool: Files or folder with texts without labels; also on s3://. A label in them is not read.
+        model: URI of a model, checkpoint or metrics, or a model folder (which does not know its texts). None: there
+            are no labels yet.
+        to: New file to write, .csv or .jsonl: the fields of the examples, the label empty, and with a model
+            `predicted` and `margin`, the difference of the two probabilities. The least sure text comes first. A csv
+            has an apostrophe before what a spreadsheet would read as a formula.
+        count: How many texts.
+        fields: The fields of the examples.
+        max_rejected: Unusable rows to leave out before the command stops; 0.1 % of all rows are always allowed.
+        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+    """
+    if count < 1:
+        raise InputError(f"count is {count}; expected 1 or more")
+    check_new(to)
+    folder = model_folder(model) if model else None
+    labels, several = labels_of(folder) if folder else ([], False)
+    if labels is None or several:
+        raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
+    rows = _rows(pool, fields, max_rejected, _texts_of(model) if model and not is_folder(model) else set())
+    texts, second = [row[fields.text_field] for row in rows], fields.pair_field
+    pairs = [row[second] for row in rows] if second else None
+    chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
+    found = chosen(features_of(texts, pairs), min(count, len(rows)), chances)
+    kept = [rows[row] for row in found]
+    if chances is not None:
+        best, unsure = chances[found].argmax(axis=1), margins(chances[found])
+        for row, label, margin in zip(kept, best.tolist(), unsure.tolist(), strict=True):
+            row |= {"predicted": labels[label], "margin": round(margin, 4)}
+    write_new(to, kept, list(kept[0]))
+    say(f"label-next: {len(kept)} of {len(rows):,} texts written to {to}; fill in '{fields.label_field}'")
+
+
+def chosen(features: Floats, count: int, chances: Floats | None = None) -> list[int]:
+    """The rows to label, the least sure first.
+
+    Args:
+        features: Of each text, shape [n, features]: texts that are much alike are near each other.
+        count: How many, at most n.
+        chances: Probabilities, shape [n, classes]; None: every cluster gives the text nearest to its centre.
+    """
+    if chances is None:
+        return spread(features, np.arange(len(features)), count)
+    unsure, first, rows = margins(chances), chances.argmax(axis=1), list[int]()
+    classes = sorted((np.flatnonzero(first == label) for label in range(chances.shape[1])), key=len)
+    for place, own in enumerate(classes):  # what a small class cannot give, larger ones do
+        quota = min(len(own), (count - len(rows)) // (len(classes) - place))
+        least = own[np.argsort(unsure[own], kind="stable")][: MOST_CLUSTERED * quota]
+        rows += spread(features, least, quota, unsure) if quota else []
+    return sorted(rows, key=lambda row: (unsure[row], row))
+
+
+def margins(chances: Floats) -> Floats:
+    """The difference between the two best probabilities, shape [n], of probabilities of shape [n, classes]."""
+    best = np.sort(chances, axis=1)
+    return best[:, -1] - best[:, -2]  # type: ignore[no-any-return]
+
+
+def spread(features: Floats, rows: NDArray[np.int64], count: int, order: Floats | None = None) -> list[int]:
+    """Of each of `count` clusters of `rows`, the first by `order`, in this order.
+
+    By default, the one nearest to the centre.
+    """
+    from sklearn.cluster import KMeans
+
+    points = features[rows]
+    distinct = min(count, len(np.unique(points, axis=0)))
+    means = KMeans(distinct, n_init=1, random_state=0).fit(points)
+    distances = np.linalg.norm(points - means.cluster_centers_[means.labels_], axis=1)
+    ranked = np.argsort(distances if order is None else order[rows], kind="stable")
+    firsts = np.sort(np.unique(means.labels_[ranked], return_index=True)[1])
+    others = np.setdiff1d(np.arange(len(ranked)), firsts)[: count - len(firsts)]  # of equal texts, clusters are too few
+    return rows[ranked[np.concatenate([firsts, others])]].tolist()  # type: ignore[no-any-return]
+
+
+def features_of(texts: Sequence[str], pairs: Sequence[str] | None) -> Floats:
+    """Static vectors of texts or pairs, learned from these texts themselves; shape [n, features]."""
+    from tlm.shallow.static import represent, vectors_of
+
+    marks = () if pairs else find_marks(texts)
+    return represent(vectors_of((), [*texts, *(pairs or ())], marks), marks, texts, pairs)
+
+
+def _rows(pool: str, fields: Fields, max_rejected: int, known: set[Key]) -> list[dict[str, Any]]:
+    """The rows of a pool, each text once, without known texts."""
+    wanted = [name for name in fields.wanted if name != fields.label_field]
+    rejects = Rejects(max_rejected)
+    with raw_files([pool]) as files:
+        for file in files:
+            check(file, wanted)
+        found = list(read_all(files, wanted, rejects, partial(_row, fields)))
+        rejects.check()
+    first = dict[Key, dict[str, Any]]()
+    for row in found:
+        first.setdefault((row[fields.text_field], row.get(fields.pair_field)), row)
+    rows = [row for key, row in first.items() if key not in known]
+    if not rows:
+        raise InputError(f"{pool} has no text that the model's task does not have; give more texts")
+    say(f"label-next: {len(found):,} texts read, {len(found) - len(rows):,} of them repeated or in the model's task")
+    return rows
+
+
+def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
+    found = {name: text_of(row.values, name) for name in fields.of_texts} | {fields.label_field: ""}
+    return found | {name: name_of(row.values, name) for name in (fields.id_field, fields.group_field) if name}
+
+
+def _texts_of(model: str) -> set[Key]:
+    """The texts of the task that a model was trained on, each with its second one or None."""
+    (task,) = Lineage().nearest(Artifact.open(model), "task")
+    columns = [examples(task)[name].to_pylist() for name in ("text", "text_pair")] if task else [[], []]
+    return set(zip(*columns, strict=True))
+
+
+WIDTH = 160  # characters shown of a text
+COLUMNS: tuple[Column | str, ...] = (
+    *(Column(name, "left") for name in ("id", "label", "likely")),
+    "sure",
+    Column("text", "words"),
+)
+
+
+def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str] = ()) -> str:
+    """List the labels of train and dev that look wrong, the surest first.
+
+    A linear model answers each text without having learned from it or its group: those of train in five folds, those
+    of dev by a model of all of train. A label looks wrong if another one is likelier, and at least as likely as it is
+    on average for texts that have it. Test is not looked at: who corrects it where a model disagrees favours models.
+
+    Args:
+        task: URI of the task, with one label a text.
+        to: New file for all of them, .csv or .jsonl; none by default.
+        top: How many to show.
+        spans: Marks around the spans that a text is asked about, as in `baseline`.
+    """
+    opened = Artifact.open(task, "task")
+    one_label_each(opened, "label-errors")
+    labels = classes_of(opened)
+    if labels is None:
+        raise InputError(f"{task} is a regression; label-errors needs a task with classes")
+    if to:
+        check_new(to)
+    from tlm.shallow.models import one_thread
+    from tlm.shallow.tfidf import tune
+
+    fitted_to, marks = given(opened, spans)
+    train, dev = fitted_to.train, fitted_to.dev
+    with one_thread():
+        model = tune(fitted_to, marks)
+        chances = np.concatenate([model.held_out(train), model.predict(dev.texts, dev.pairs)])
+    gold, ordinals = np.concatenate([train.gold, dev.gold]), np.concatenate([train.example, dev.example])
+    found, likely = wrong(chances, gold)
+    rows = []
+    for row, best, one in zip(found, likely, examples(opened).take(ordinals[found]).to_pylist(), strict=True):
+        facts = {name: one[name] for name in ("split", "id", "label")} | {"likely": labels[best]}
+        sure = {"p(likely)": round(chances[row, best], 4), "p(label)": round(chances[row, gold[row]], 4)}
+        rows.append({**facts, **sure, "text": whole_text(one)})
+    if to:
+        write_new(to, rows, ["split", "id", "label", "likely", "p(likely)", "p(label)", "text"])
+    shown: list[Block] = [Text(f"{len(rows):,} of {len(gold):,} labels look wrong; check them before you change them.")]
+    shown += [Table(COLUMNS, list(map(_cells, rows[:top])))] if rows[:top] else []
+    return terminal(shown, styled=sys.stdout.isatty()).strip("\n")
+
+
+def _cells(row: dict[str, Any]) -> Row:
+    names = (Span(visible(row[name], 60)) for name in ("id", "label", "likely"))
+    return *names, f"{row['p(likely)']:.2f}", Quote.of(visible(row["text"], WIDTH))
+
+
+def wrong(chances: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the labels that look wrong: what is off the diagonal of the confident joint (the paper's equations 1 and 2).
+
+    Args:
+        chances: Probabilities by models that did not learn from the example, shape [n, classes].
+        gold: The labels given, shape [n].
+
+    Returns:
+        The rows, by how far the best probability is ahead of the given label's; and their likely labels.
+    """
+    rows, classes = np.arange(len(gold)), chances.shape[1]
+    least = np.array(
+        [chances[gold == label, label].mean() if (gold == label).any() else 2.0 for label in range(classes)]
+    )
+    above = np.where(chances >= least, chances, -1.0)
+    likely = above.argmax(axis=1)
+    ahead = chances.max(axis=1) - chances[rows, gold]
+    found = np.flatnonzero((above.max(axis=1) >= 0) & (likely != gold) & (ahead > 0))
+    found = found[np.argsort(-ahead[found], kind="stable")]
+    return found, likely[found]

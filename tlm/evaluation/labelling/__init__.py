@@ -1,1 +1,0 @@
-"""For people who label their own data: a first model, what to label next, and labels that look wrong."""

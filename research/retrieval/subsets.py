@@ -17,7 +17,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.preview import examples_by_query
 from tlm.retrieval.retrieve import WITHOUT_QUERIES, training_texts
-from tlm.retrieval.selectors import log_ratios, shares
+from tlm.retrieval.selectors import log_ratios, word_shares
 
 
 def divergence(task: Floats, other: Floats) -> float:
@@ -131,7 +131,7 @@ def reductions(subsets: list[Subset], corpus: Artifact, most: int, seed: int) ->
     """
 
     def of_passages(artifact: Artifact) -> NDArray[np.float64]:
-        return shares(list(sample(artifact, most, seed)))
+        return word_shares(list(sample(artifact, most, seed)))
 
     whole = of_passages(corpus)
     found: list[float | None] = []
@@ -139,7 +139,7 @@ def reductions(subsets: list[Subset], corpus: Artifact, most: int, seed: int) ->
         if one.task is None:
             found.append(None)
             continue
-        task = shares([text for _, text in training_texts(one.task)])
+        task = word_shares([text for _, text in training_texts(one.task)])
         found.append(divergence(task, whole) - divergence(task, of_passages(one.artifact)))
     return found
 

@@ -24,7 +24,7 @@ from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.selectors import shares
+from tlm.retrieval.selectors import word_shares
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters, Layout
 
@@ -98,7 +98,7 @@ def test_the_kl_reduction_is_that_of_a_direct_computation(tiny):
     wanted = [row["text"] for row in task]
     texts = {name: [row["text"] for row in rows_of(uri)] for name, uri in (("bm25", found), ("random", drawn))}
     texts["corpus"] = [row["text"] for row in rows_of(subset.input("corpus").uri)]
-    distances = {name: divergence(shares(wanted), shares(of)) for name, of in texts.items()}
+    distances = {name: divergence(word_shares(wanted), word_shares(of)) for name, of in texts.items()}
     for one in told:
         assert one["kl_reduction"] == pytest.approx(distances["corpus"] - distances[one["name"]])
     assert told[0]["kl_reduction"] > max(0, told[1]["kl_reduction"])

@@ -37,7 +37,7 @@ from tlm.retrieval.selectors import (
     log_importance,
     log_odds,
     log_ratios,
-    shares,
+    word_shares,
 )
 from tlm.retrieval.subset.export import Selection, export, seed_of
 from tlm.runs.plan import arms_of
@@ -69,7 +69,7 @@ def made(root):
 def test_importance_is_that_of_a_direct_computation():
     """With far more buckets than words, so that hardly any share one."""
     task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, KITCHEN_AND_ROAD), Counter())
-    logs = log_ratios(shares(COOKING), shares(KITCHEN_AND_ROAD))
+    logs = log_ratios(word_shares(COOKING), word_shares(KITCHEN_AND_ROAD))
 
     def share(counts, gram):
         return counts[gram] / counts.total()
@@ -88,15 +88,15 @@ def test_divergence_is_that_of_a_direct_computation():
         count / task.total() * math.log((count / task.total() + LEAST) / (corpus[gram] / corpus.total() + LEAST))
         for gram, count in task.items()
     )
-    assert divergence(shares(COOKING), shares(KITCHEN_AND_ROAD)) == pytest.approx(expected, abs=1e-6)
-    assert divergence(shares(COOKING), shares(COOKING)) == 0
+    assert divergence(word_shares(COOKING), word_shares(KITCHEN_AND_ROAD)) == pytest.approx(expected, abs=1e-6)
+    assert divergence(word_shares(COOKING), word_shares(COOKING)) == 0
 
 
 def test_dsir_draws_in_proportion_to_importance(root):
     """The first of many draws falls on a passage as often as its share of all importance says."""
     texts = ["soup salt", "soup car", "car oil", "oil park"]
     corpus = Artifact.open(corpus_of(texts, root))
-    weights = np.exp(log_importance(log_ratios(shares(["soup salt soup", "car"]), shares(texts)), texts))
+    weights = np.exp(log_importance(log_ratios(word_shares(["soup salt soup", "car"]), word_shares(texts)), texts))
     first = Counter(int(dsir(corpus, ["soup salt soup", "car"], seed).argmax()) for seed in range(1000))
     found = np.array([first[doc] for doc in range(len(texts))]) / 1000
     assert found == pytest.approx(weights / weights.sum(), abs=0.05)

@@ -19,7 +19,7 @@ from tests.unit.test_shallow import foreseen, rows_of, split_of
 from tlm.evaluation.pages.text import shared_words
 from tlm.retrieval.search.analyzer import terms_of_text
 from tlm.retrieval.search.query import choose, keywords
-from tlm.retrieval.selectors import counts, fitted, log_importance, log_odds, log_ratios, shares
+from tlm.retrieval.selectors import counts, fitted, log_importance, log_odds, log_ratios, word_shares
 from tlm.shallow.features import words_of
 from tlm.shallow.linear import Given
 from tlm.shallow.static import learn
@@ -133,7 +133,10 @@ def test_selectors_score_the_same_in_every_script_with_spaces(script: str) -> No
     def scores(write: Write) -> np.ndarray:
         task, corpus = [write(text) for text in COOKING], [write(text) for text in KITCHEN_AND_ROAD]
         return np.array(
-            [log_importance(log_ratios(shares(task), shares(corpus)), corpus), log_odds(fitted(task, corpus), corpus)]
+            [
+                log_importance(log_ratios(word_shares(task), word_shares(corpus)), corpus),
+                log_odds(fitted(task, corpus), corpus),
+            ]
         )
 
     assert np.allclose(scores(as_is), scores(writer(script)), atol=1e-3)
@@ -144,7 +147,7 @@ def test_selectors_tell_texts_apart_where_there_are_no_spaces(script: str) -> No
     write = writer(script, spaces=False)
     task, corpus = [write(text) for text in COOKING], [write(text) for text in KITCHEN_AND_ROAD]
     on_topic = np.array(["drive" not in text and "park" not in text for text in KITCHEN_AND_ROAD])
-    importance = log_importance(log_ratios(shares(task), shares(corpus)), corpus)
+    importance = log_importance(log_ratios(word_shares(task), word_shares(corpus)), corpus)
     for scores in (importance, log_odds(fitted(task, corpus), corpus)):
         assert scores[on_topic].mean() > scores[~on_topic].mean()
 

@@ -45,7 +45,7 @@ OTHERS = 20_000  # passages that represent the corpus to the classifier
 
 def dsir(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:
     """The logarithm of each passage's importance, with noise that makes the highest ones a draw."""
-    logs = log_ratios(shares(texts), shares(sample(corpus, SAMPLE)))
+    logs = log_ratios(word_shares(texts), word_shares(sample(corpus, SAMPLE)))
     importance = scores_of_all(corpus, partial(log_importance, logs))
     return importance + np.random.default_rng(seed).gumbel(size=len(importance))
 
@@ -59,7 +59,7 @@ def classifier(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:
 SELECTORS = {"dsir": dsir, "classifier": classifier}  # (corpus, texts of the task, seed) -> scores, in order of `doc`
 
 
-def shares(texts: Iterable[str]) -> Floats:
+def word_shares(texts: Iterable[str]) -> Floats:
     """The distribution of the words and pairs of texts over the buckets, [buckets]."""
     total = np.zeros(BUCKETS)
     for portion in batched(texts, PORTION, PORTION_CHARACTERS):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.examples import one_label_each, read_splits
 from tlm.data.tasks.metrics import Split, score
 from tlm.evaluation.score.intervals import Scored, Scores, difference, interval
 from tlm.training.stages import finetune, train
@@ -44,19 +44,26 @@ def levers(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     given = Artifact.open(task, "task")
+    one_label_each(given, "levers")
+    recipe = {"task": given.content, "tokenizer": tokenizer, "subset": subset, "preset": preset, "set": list(overrides)}
     dev = read_splits(given, "dev")["dev"]
     common: dict[str, Any] = {"preset": preset, "root": root}
     for seed in range(seeds):
         for change in (PLAIN, *changes):
-            about = {"task": given.details["name"], "change": change, "seed": seed}
-            if any(about.items() <= row.items() for row in _rows(file)):
+            about = {**recipe, "change": change, "seed": seed}
+            if any(_has(row, about) for row in _rows(file)):
                 continue
             own = [*overrides, *([change] if change != PLAIN else [])]
             start = Artifact.open(train(task, tokenizer=tokenizer, subset=subset, overrides=own, seed=seed, **common))
             end = Artifact.open(finetune(start.uri, task, overrides=own, **common))
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps({**about, **_result(start, end, given, dev)}) + "\n")
-    _show([row for row in _rows(file) if row["task"] == given.details["name"] and row["seed"] < seeds], dev)
+    wanted = (PLAIN, *changes)
+    _show([row for row in _rows(file) if _has(row, recipe) and row["change"] in wanted and row["seed"] < seeds], dev)
+
+
+def _has(row: dict[str, Any], about: dict[str, Any]) -> bool:
+    return all(row.get(name) == value for name, value in about.items())
 
 
 def _rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -69,7 +76,7 @@ def _result(start: Artifact, end: Artifact, task: Artifact, dev: Split) -> dict[
     from tlm.evaluation.predict.predictor import open_predictor
     from tlm.training.classification import masked_lm_loss
 
-    found = open_predictor(end.path("model"), "cpu")[0].predict(dev.texts).argmax(axis=1)
+    found = open_predictor(end.path("model"), "cpu")[0].predict(dev.texts, dev.pairs).argmax(axis=1)
     runs = [one.run() for one in (start, end)]
     return {
         "macro_f1": score("macro_f1", dev.gold, found), "mlm": masked_lm_loss(start, task, "dev", "cpu"),
@@ -83,10 +90,11 @@ def _show(rows: list[dict[str, Any]], dev: Split) -> None:
     for change in dict.fromkeys(row["change"] for row in rows):
         answers = np.array([row["answers"] for row in rows if row["change"] == change])
         arms[change] = Scores((Scored("macro_f1", dev.gold, answers, dev.group),))
+    print("change", "macro-F1", "difference", "masked-LM loss", "CPU time", sep="\t")
     for change, arm in arms.items():
         own = [row for row in rows if row["change"] == change]
         seconds, mlm = (np.mean([np.sum(row[name]) for row in own]) for name in ("cpu_seconds", "mlm"))
-        against = difference(arm, arms[PLAIN])
+        against = difference(arm, arms[PLAIN], comparisons=max(1, len(arms) - 1))
         print(change, *map(_points, (interval(arm), against)), f"{mlm:.3f}", f"{seconds:.0f} s", sep="\t")
 
 

@@ -42,9 +42,11 @@ def by_share(model: str, steps: int) -> Iterator[dict[str, Any]]:
         raise InputError(f"{model} is a {config['model_type']}; expected a bert")
     examples = Examples.open(task, trained.input("task_tokens"), build.text_length(config), config.get(CUT, HEAD))
     important = importance(encoder, examples)
-    for step in range(steps, 0, -1):
-        count = round(important.size * step / steps)
-        draws = [np.random.default_rng(seed).random(important.shape) for seed in range(RANDOM if step < steps else 0)]
+    for count in sorted({round(important.size * step / steps) for step in range(1, steps + 1)}, reverse=True):
+        draws = [
+            np.random.default_rng(seed).random(important.shape)
+            for seed in range(RANDOM if count < important.size else 0)
+        ]
         by_chance = [measured(trained, examples, chosen(draw, count))["dev"] for draw in draws]
         kept = chosen(important, count)
         yield {"heads": int(kept.sum()), **measured(trained, examples, kept, timed=True), "by_chance": by_chance}

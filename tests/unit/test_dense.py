@@ -20,7 +20,7 @@ from tests.unit.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.retrieval import selectors as vectors
+from tlm.retrieval import selectors
 from tlm.retrieval.retrieve import BY_VECTORS, retrieve
 from tlm.retrieval.search.embed import StaticEmbedder, published_vectors
 from tlm.retrieval.selectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
@@ -47,8 +47,8 @@ def lengths_and_vowels(texts):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_nearest_are_those_of_brute_force_ties_included(made, monkeypatch, block, at_once, top_k, sign):
     """What has no vector is not found, although 0 would be more than the others' scores where these are below 0."""
-    monkeypatch.setattr(vectors, "BLOCK", block)
-    monkeypatch.setattr(vectors, "MOST_AT_ONCE", at_once)
+    monkeypatch.setattr(selectors, "BLOCK", block)
+    monkeypatch.setattr(selectors, "MOST_AT_ONCE", at_once)
     corpus, queries = Artifact.open(made[0]), [*COOKING, "pfft"]
 
     def embed(texts):
@@ -67,7 +67,7 @@ def test_the_nearest_are_those_of_brute_force_ties_included(made, monkeypatch, b
 def test_the_nearest_do_not_depend_on_the_number_of_processes(made, monkeypatch):
     engine = Nearest(Artifact.open(made[0]), lengths_and_vowels)
     one = [(docs.tolist(), scores.tolist()) for docs, scores in engine.search(COOKING, 9)]
-    monkeypatch.setattr(vectors, "SEVERAL", 1)
+    monkeypatch.setattr(selectors, "SEVERAL", 1)
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
     assert [(docs.tolist(), scores.tolist()) for docs, scores in engine.search(COOKING, 9)] == one
 
@@ -95,7 +95,7 @@ def test_hits_in_one_number_are_in_the_order_of_scores_and_passages(pairs):
 
 def test_memory_is_that_of_the_hits(made, monkeypatch):
     """Twice 8 bytes a hit, and blocks of a bounded size, not every score of every query."""
-    monkeypatch.setattr(vectors, "MOST_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(selectors, "MOST_AT_ONCE", 1 << 14)
     queries, top_k = [f"{'a' * (number % 7)}{number}" for number in range(20_000)], 20
     engine = Nearest(Artifact.open(made[0]), lengths_and_vowels)
     tracemalloc.start()

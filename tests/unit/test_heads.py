@@ -1,9 +1,13 @@
 """Heads that are cut out of the matrices answer as if their gates were shut."""
 
+import json
+
 import numpy as np
+import pytest
 import torch
 
 from research.attention.cut import chosen, cut, importance, layers_of
+from research.attention.heads import heads
 from tests.toys_training import checkpoint, model, task
 from tests.unit.test_encoder import inputs_of, made
 from tlm.training.classification import class_logits
@@ -33,6 +37,18 @@ def test_each_layer_keeps_its_best_head():
     important = np.array([[0.9, 0.8, 0.7], [0.1, 0.3, 0.2]])
     assert chosen(important, 3).tolist() == [[True, True, False], [False, True, False]]
     assert chosen(important, 0).sum() == 2
+
+
+def test_score_and_speed_are_measured_for_fewer_and_fewer_heads(tmp_path, capsys):
+    given = task(tmp_path)
+    end = model(tmp_path, checkpoint(tmp_path, given, "model.architecture=bert", "model.layers=2"), given)
+    heads(end.uri, steps=8)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    counts = [row["heads"] for row in found]
+    assert counts == sorted(set(counts), reverse=True)
+    assert len(counts) > 1
+    assert found[0]["dev"] == pytest.approx(end.details["dev"] if "dev" in end.details else found[0]["dev"])
+    assert [len(row["by_chance"]) for row in found] == [0, *[3] * (len(found) - 1)]
 
 
 def test_importance_is_the_size_of_the_gates_derivatives(tmp_path):

@@ -17,9 +17,11 @@ def test_a_change_is_compared_seed_by_seed_and_finished_runs_are_read(tmp_path: 
     command.levers(examples, **given)
     first, runs = capsys.readouterr().out, [json.loads(line) for line in file.read_text().splitlines()]
     assert [run["change"] for run in runs] == [command.PLAIN, *given["changes"]]
-    assert [line.split("\t")[0] for line in first.splitlines()] == [command.PLAIN, *given["changes"]]
+    assert [line.split("\t")[0] for line in first.splitlines()] == ["change", command.PLAIN, *given["changes"]]
     assert {len(run["answers"]) for run in runs} == {18}
     assert len({run["mlm"] for run in runs}) == 3
     command.levers(examples, **given)
     assert capsys.readouterr().out == first
     assert len(file.read_text().splitlines()) == 3
+    command.levers(examples, **{**given, "changes": [], "overrides": [*SMALL, "finetune.steps=3"]})
+    assert len(file.read_text().splitlines()) == 4, "another recipe is another run"

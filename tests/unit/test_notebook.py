@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 
 from tests.conftest import missing
+from tests.tiny import refused
 from tests.toys import make_task
 from tests.toys_several import rows as several_rows
 from tests.toys_several import several, write
 from tests.unit.test_shallow import LABELS, rows_of
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.examples import examples, read_splits
 from tlm.data.tasks.task import load_task
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.report.notebook import mistakes, notebook
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.imported import import_predictions
 
 KINDS = ("plain", "pairs", "numbers", "several")
 
@@ -90,6 +92,24 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
     of_report = Path(notebook(report([metrics]), to=str(tmp_path / "report.ipynb"))).read_text(encoding="utf-8")
     assert of_metrics == of_report
     assert of_metrics.count("`a <b>task</b>`") == of_metrics.count("<b>") == 1
+
+
+def test_a_file_with_somebodys_texts_is_kept_and_imported_answers_have_no_notebook(tmp_path: Path) -> None:
+    metrics, path = metrics_of("plain", tmp_path), tmp_path / "mine.ipynb"
+    path.write_text("mine")
+    assert "exists, perhaps with texts of yours" in refused(notebook, metrics, to=str(path))
+    assert path.read_text() == "mine"
+    task = Artifact.open(metrics, "metrics").input("task")
+    (tmp_path / "answers.jsonl").write_text(
+        "".join(
+            json.dumps({"id": row["id"], "label": LABELS[0]}) + "\n"
+            for row in examples(task).to_pylist()
+            if row["split"] != "train"
+        )
+    )
+    imported = import_predictions(str(tmp_path / "answers.jsonl"), task.uri, name="other", root=str(tmp_path / "store"))
+    assert "of imported predictions" in refused(notebook, imported, to=str(tmp_path / "new.ipynb"))
+    assert not (tmp_path / "new.ipynb").exists()
 
 
 def test_a_model_without_mistakes_has_a_notebook_too(tmp_path: Path) -> None:

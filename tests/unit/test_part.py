@@ -52,7 +52,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Artifact
 @pytest.mark.parametrize("part", PARTS)
 def test_the_model_is_plain_and_only_the_part_has_moved(start, part):
     root, examples, begun = start
-    end = model(root, begun, examples, *FAST, f"finetune.train={part}")
+    end = model(root, begun, examples, *FAST, f"finetune.weights={part}")
     old, new = (load_file(one.path("model") / "model.safetensors") for one in (begun, end))
     assert old.keys() == new.keys()
     body = made("bert").body
@@ -155,18 +155,18 @@ def test_an_interrupted_run_ends_bit_equal(tmp_path, part):
 def test_an_encoder_without_biases_has_none_to_train(start):
     root, examples, _ = start
     with pytest.raises(InputError, match=r"finetune\.train is bias, and this modernbert has nothing of that kind; set"):
-        model(root, checkpoint(root, examples), examples, "finetune.train=bias")
+        model(root, checkpoint(root, examples), examples, "finetune.weights=bias")
 
 
 def test_a_low_rate_is_warned_of(start, capsys):
     root, examples, begun = start
-    model(root, begun, examples, "finetune.lr=1e-4", "finetune.epochs=1", "finetune.train=head")
-    assert "finetune.lr is 0.0001, which is low for finetune.train=head" in capsys.readouterr().err
+    model(root, begun, examples, "finetune.lr=1e-4", "finetune.epochs=1", "finetune.weights=head")
+    assert "finetune.lr is 0.0001, low for finetune.weights=head" in capsys.readouterr().err
 
 
 def test_keys_of_models_of_all_weights_stay():
     assert "train" not in resolve("tiny").finetune.for_key()
-    assert resolve("tiny", ["finetune.train=lora"]).finetune.for_key()["train"] == "lora"
+    assert resolve("tiny", ["finetune.weights=lora"]).finetune.for_key()["weights"] == "lora"
 
 
 @pytest.mark.parametrize("part", ["all", *PARTS])

@@ -15,7 +15,7 @@ from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
 from tlm.evaluation.report.findings import OTHER_TEXT
-from tlm.retrieval import selectors as scored
+from tlm.retrieval import selectors
 from tlm.retrieval.retrieve import (
     ARMS,
     BY_VECTORS,
@@ -178,10 +178,10 @@ def test_what_learns_from_a_sample_draws_where_the_corpus_is_larger():
 
 def test_scores_do_not_depend_on_the_number_of_processes(made, monkeypatch):
     corpus = Artifact.open(made[0])
-    one = scored.scores_of_all(corpus, lengths)
-    monkeypatch.setattr(scored, "SEVERAL", 1)
+    one = selectors.scores_of_all(corpus, lengths)
+    monkeypatch.setattr(selectors, "SEVERAL", 1)
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
-    assert np.array_equal(one, scored.scores_of_all(corpus, lengths))
+    assert np.array_equal(one, selectors.scores_of_all(corpus, lengths))
 
 
 def lengths(texts):

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -72,7 +73,9 @@ def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     imported.write_text("\n".join(["id,label", *(f"{row['id']},yes" for row in rows)]))
     others = [import_predictions(str(imported), task, name="always yes", root=root)]
     uri = report([metrics, *others], root=root)
-    kfp.write_report(uri, str(tmp_path / "report.html"), str(tmp_path / "summary.md"))
+    outputs = [str(tmp_path / name) for name in ("report.html", "summary.md", "notebook")]
+    assert kfp.write_report(uri, *outputs) == uri
+    assert metrics in "".join(str(cell["source"]) for cell in json.loads(Path(outputs[2]).read_text())["cells"])
     summary = (tmp_path / "summary.md").read_text()
     model = Artifact.open(metrics).input("model").uri
     dev = 100 * Artifact.open(metrics).details["dev"]

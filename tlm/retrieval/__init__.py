@@ -1,1 +1,1 @@
-"""Retrieval: an index over a corpus, training examples as queries, the passages that were hit as a subset."""
+"""Retrieval: an index over a corpus, training examples as queries, other ways to choose text, the subset of hits."""

@@ -1,1 +1,1 @@
-"""A run as a whole: its plan, checks before it, training on several nodes, the model registry."""
+"""A run as a whole: its plan, advice on settings, checks before it, training on several nodes, the model registry."""

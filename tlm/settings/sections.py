@@ -16,7 +16,7 @@ Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 
 # Settings that came after the first keys, with the values that these keys stand for. Keys leave such a value out.
 LATER: dict[str, Any] = {
-    "embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "train": "all", "masking": "tokens",
+    "embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "weights": "all", "masking": "tokens",
 }  # fmt: skip
 
 
@@ -190,7 +190,7 @@ class Finetune(Section):
         epsilon: What AdamW adds to its denominator.
         evaluations: How often dev is scored, at even distances and after the last step.
         reset_head: Start with a new classification head, as the released code does.
-        train: Which weights are trained: all; or the classification head alone; or with it all biases (bias: BitFit),
+        weights: Which of them are trained: all; or the classification head alone; or with it all biases (bias: BitFit),
             or changes of rank 8 of attention's projections, which are merged into the weights at the end (lora). A
             part takes less memory, and a learning rate ten times as high.
         dropout: Dropout of stage 2.
@@ -210,7 +210,7 @@ class Finetune(Section):
     epsilon: Rate = 1e-8
     evaluations: Count = 10
     reset_head: bool = True
-    train: Literal["all", "head", "bias", "lora"] = "all"
+    weights: Literal["all", "head", "bias", "lora"] = "all"
     dropout: Share = 0.1
     clip: Amount = 1.0
     accumulation: Count = 1

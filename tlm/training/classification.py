@@ -1,4 +1,4 @@
-"""Fine-tuning: the classifier alone; the weights that are best on dev are kept (paper, section 3.3)."""
+"""Fine-tuning by the classification loss alone, of all weights or a part; what is best on dev is kept (section 3.3)."""
 
 import tomllib
 from importlib.resources import files
@@ -128,7 +128,7 @@ def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]
     examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length, shape.cut)
     seed = recipe.settings["seed"]
     model = _begun(checkpoint, examples, task.details["name"], settings, seed)
-    train_only(model.body, settings.train, seed)
+    train_only(model.body, settings.weights, seed)
     return model, examples, shape
 
 
@@ -154,7 +154,7 @@ def carry_out(
     if not ProcessGroup.current().first:
         return
     assert state.best is not None
-    work.model.body.load_state_dict(state.best.weights, strict=False)
+    assert not work.model.body.load_state_dict(state.best.weights, strict=False).unexpected_keys
     merge(work.model.body)
     build.to_units(work.model, work.examples.scale)
     if work.examples.several:
@@ -280,7 +280,7 @@ class Classification:
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
         full = len(batch.lengths) * self.examples.texts.max_length
-        flops = self.cost.of(batch, tokens=False, classes=True) * NINTHS[self.settings.train] // NINTHS["all"]
+        flops = self.cost.of(batch, tokens=False, classes=True) * NINTHS[self.settings.weights] // NINTHS["all"]
         return batch.tokens, full, flops
 
     def after(self, state: State) -> None:
@@ -326,7 +326,7 @@ class LowRank(nn.Module):
 
 
 def train_only(body: Body, part: str, seed: int) -> None:
-    """Freeze all weights but the head and `part`, a value of `Finetune.train`; for LoRA, add what is trained.
+    """Freeze all weights but the head and `part`, a value of `Finetune.weights`; for LoRA, add what is trained.
 
     bias is BitFit (Ben Zaken et al., ACL 2022).
 
@@ -343,8 +343,8 @@ def train_only(body: Body, part: str, seed: int) -> None:
     trained = {name: one.numel() for name, one in body.named_parameters() if one.requires_grad}
     if part != "head" and all(name.startswith(body.head_names) for name in trained):
         kind = body.config["model_type"]
-        raise InputError(f"finetune.train is {part}, and this {kind} has nothing of that kind; set head or all")
-    say(f"finetune.train={part}: {sum(trained.values()):,} parameters are trained")
+        raise InputError(f"finetune.weights is {part}, and this {kind} has nothing of that kind; set head or all")
+    say(f"finetune.weights={part}: {sum(trained.values()):,} parameters are trained")
 
 
 def _projections(body: Body) -> list[nn.Linear]:

@@ -286,10 +286,10 @@ def finetune(
     if seed < -1:
         raise InputError(f"seed is {seed}; expected -1 or more")
     warn_of(start, examples)
-    if settings.train == "all":
+    if settings.weights == "all":
         _warn_of_rate(start, "finetune.lr", settings.lr)
     elif settings.lr < PART_RATE:
-        say(f"warning: finetune.lr is {settings.lr:g}, which is low for finetune.train={settings.train}; 1e-3 is usual")
+        say(f"warning: finetune.lr is {settings.lr:g}, low for finetune.weights={settings.weights}; 1e-3 is usual")
     root = home(root, [start, examples]).root
     tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}

@@ -1,4 +1,4 @@
-"""The examples of a split, and the metrics that a task is judged by, also on thousands of resampled test sets.
+"""The examples of a split, metrics of a task, also on thousands of resampled test sets, and the labels' thresholds.
 
 Every metric depends on its examples only through a few sums: for classes the true positives, the gold and the
 predicted examples of each class; for regression the moments; for means over texts the sum of their scores. `sums_of`

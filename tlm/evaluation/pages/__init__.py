@@ -1,1 +1,1 @@
-"""Pages: blocks, plots and amounts that reports and studies are made of."""
+"""Pages: blocks and plots that reports and studies are made of."""

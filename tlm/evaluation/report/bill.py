@@ -1,6 +1,6 @@
 """The bill: what was spent on all tasks, on this one and on each model, and what a million predictions cost.
 
-And how its amounts are written, each with its unit. What is small never looks like nothing.
+Its amounts are written here, too, each with its unit. What is small never looks like nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

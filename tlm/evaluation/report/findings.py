@@ -193,7 +193,7 @@ def _with_loss(groups: list[Summary]) -> list[Summary]:
 
 
 def score_text(spread: dict[str, Any], factor: float = 100.0, digits: int = 1) -> str:
-    """A mean, of a score in hundredths, with its standard deviation if there is one: ``58.2 ± 1.1``."""
+    """A mean times `factor`, with its standard deviation if there is one: ``58.2 ± 1.1``; scores are in hundredths."""
     if spread["mean"] is None:
         return "–"
     deviation = f" ± {factor * spread['std']:.{digits}f}" if spread["std"] is not None else ""

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
+from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Heading, Span, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.predict import recommended
+from tlm.evaluation.predict.predict import recommended, trained
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
 
@@ -59,10 +60,16 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
 
     Args:
         model: URI of metrics, or of a report (the model that it recommends).
-        to: File to write.
+        to: File to write, which must be new.
+
+    Raises:
+        InputError: the file exists, or the metrics are of imported predictions.
     """
     found = Artifact.open(model, "metrics", "report")
     metrics = recommended(found)[0] if found.manifest.kind == "report" else found
+    trained(metrics.uri)
+    if Path(to).exists():
+        raise InputError(f"{to} exists, perhaps with texts of yours; name a new file")
     facts = metrics.details
     scores = " and ".join(f"{100 * facts[split]:.1f} on {split}" for split in ("dev", "test"))
     about = f"{METRIC_NAMES[facts['metric']]}: {scores}. {HOW}"

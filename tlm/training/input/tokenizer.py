@@ -146,8 +146,8 @@ def tokenizer_file(path: Path) -> Path:
 
 def continuing(tokenizer: Artifact, vocab_size: int) -> NDArray[np.bool_]:
     """Which tokens continue a word, [vocab_size]: WordPiece marks these, BPE and Unigram mark the others."""
-    ids = Tokenizer.from_file(str(tokenizer.path("tokenizer") / "tokenizer.json")).get_vocab()
-    marked = any(token.startswith(_CONTINUING) for token in ids)
+    words = Tokenizer.from_file(str(tokenizer.path("tokenizer") / "tokenizer.json"))
+    ids, marked = words.get_vocab(), isinstance(words.model, models.WordPiece)
     mark = _CONTINUING if marked else _BEGINNING
     found = np.zeros(vocab_size, dtype=bool)
     found[[number for token, number in ids.items() if token.startswith(mark) == marked]] = True

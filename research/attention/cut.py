@@ -42,7 +42,9 @@ def by_share(model: str, steps: int) -> Iterator[dict[str, Any]]:
         raise InputError(f"{model} is a {config['model_type']}; expected a bert")
     examples = Examples.open(task, trained.input("task_tokens"), build.text_length(config), config.get(CUT, HEAD))
     important = importance(encoder, examples)
-    for count in sorted({round(important.size * step / steps) for step in range(1, steps + 1)}, reverse=True):
+    least = len(important)  # each layer keeps a head
+    shares = {max(least, round(important.size * step / steps)) for step in range(1, steps + 1)}
+    for count in sorted(shares, reverse=True):
         draws = [
             np.random.default_rng(seed).random(important.shape)
             for seed in range(RANDOM if count < important.size else 0)

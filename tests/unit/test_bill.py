@@ -14,7 +14,8 @@ from tests.toys import World, make, save
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.parallel import each
-from tlm.evaluation.report import bill, kfp
+from tlm.evaluation.report import bill as units
+from tlm.evaluation.report import kfp
 from tlm.evaluation.report.bill import amounts, million, spent_on, summed
 from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.report import report
@@ -86,13 +87,13 @@ def test_a_sum_knows_what_all_its_parts_know() -> None:
 @pytest.mark.parametrize(
     ("form", "value", "words"),
     [
-        (bill.time, 0.01, "< 0.1 s"), (bill.time, 0.06, "0.1 s"), (bill.time, 9.96, "10 s"),
-        (bill.time, 5400, "90 min"), (bill.kilowatt_hours, 1e-5, "0.01 Wh"), (bill.kilowatt_hours, 0.5, "500.0 Wh"),
-        (bill.kilowatt_hours, 2.25, "2.2 kWh"), (bill.kilowatt_hours, 1e-9, "< 0.0001 Wh"),
-        (bill.grams, 0.029, "0.029 g"), (bill.grams, 1.96, "2.0 g"), (bill.grams, 12.3, "12 g"),
-        (bill.grams, 1234, "1.2 kg"), (bill.megabytes, 6.3e6, "6.3"), (bill.megabytes, 900, "< 0.1"),
-        (bill.milliseconds, 1.943, "1.94"), (bill.milliseconds, 1234.5, "1,234"), (bill.per_second, 0.42, "0.42"),
-        (bill.money, 0.00001, "< 0.0001"), (bill.money, 0, "0"),
+        (units.time, 0.01, "< 0.1 s"), (units.time, 0.06, "0.1 s"), (units.time, 9.96, "10 s"),
+        (units.time, 5400, "90 min"), (units.kilowatt_hours, 1e-5, "0.01 Wh"), (units.kilowatt_hours, 0.5, "500.0 Wh"),
+        (units.kilowatt_hours, 2.25, "2.2 kWh"), (units.kilowatt_hours, 1e-9, "< 0.0001 Wh"),
+        (units.grams, 0.029, "0.029 g"), (units.grams, 1.96, "2.0 g"), (units.grams, 12.3, "12 g"),
+        (units.grams, 1234, "1.2 kg"), (units.megabytes, 6.3e6, "6.3"), (units.megabytes, 900, "< 0.1"),
+        (units.milliseconds, 1.943, "1.94"), (units.milliseconds, 1234.5, "1,234"), (units.per_second, 0.42, "0.42"),
+        (units.money, 0.00001, "< 0.0001"), (units.money, 0, "0"),
     ],
 )  # fmt: skip
 def test_what_is_small_does_not_look_like_nothing(form: Any, value: float, words: str) -> None:
@@ -179,7 +180,7 @@ def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
         assert (one["flops"] is None) == (one["part"] != "training")  # which the manifest tells
     (model,) = bill["predictions"]
     assert model["million"] == NOTHING
-    assert [model[name] for name in bill.SPEEDS] == [None] * 6
+    assert [model[name] for name in units.SPEEDS] == [None] * 6
     assert "| Index | – | – | – | – |" in files["md"]
     assert "not measured" in Page(files["html"]).text
     assert "| `bm25` | – | – | – | – | – |" in files["md"]

@@ -130,7 +130,7 @@ class Work:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_an_interrupted_run_ends_bit_equal(tmp_path, part):
-    settings = Finetune(batch=3, lr=0.01, dropout=0.1, train=part)
+    settings = Finetune(batch=3, lr=0.01, dropout=0.1, weights=part)
 
     def run(name: str, dies_at: int = -1) -> dict[str, Tensor]:
         encoder = made("bert")
@@ -154,7 +154,9 @@ def test_an_interrupted_run_ends_bit_equal(tmp_path, part):
 
 def test_an_encoder_without_biases_has_none_to_train(start):
     root, examples, _ = start
-    with pytest.raises(InputError, match=r"finetune\.train is bias, and this modernbert has nothing of that kind; set"):
+    with pytest.raises(
+        InputError, match=r"finetune\.weights is bias, and this modernbert has nothing of that kind; set"
+    ):
         model(root, checkpoint(root, examples), examples, "finetune.weights=bias")
 
 

@@ -48,8 +48,9 @@ def levers(
     recipe = {"task": given.content, "tokenizer": tokenizer, "subset": subset, "preset": preset, "set": list(overrides)}
     dev = read_splits(given, "dev")["dev"]
     common: dict[str, Any] = {"preset": preset, "root": root}
+    wanted = (PLAIN, *changes)
     for seed in range(seeds):
-        for change in (PLAIN, *changes):
+        for change in wanted:
             about = {**recipe, "change": change, "seed": seed}
             if any(_has(row, about) for row in _rows(file)):
                 continue
@@ -58,7 +59,6 @@ def levers(
             end = Artifact.open(finetune(start.uri, task, overrides=own, **common))
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps({**about, **_result(start, end, given, dev)}) + "\n")
-    wanted = (PLAIN, *changes)
     _show([row for row in _rows(file) if _has(row, recipe) and row["change"] in wanted and row["seed"] < seeds], dev)
 
 

@@ -190,9 +190,9 @@ class Finetune(Section):
         epsilon: What AdamW adds to its denominator.
         evaluations: How often dev is scored, at even distances and after the last step.
         reset_head: Start with a new classification head, as the released code does.
-        weights: Which of them are trained: all; or the classification head alone; or with it all biases (bias: BitFit),
-            or changes of rank 8 of attention's projections, which are merged into the weights at the end (lora). A
-            part takes less memory, and a learning rate ten times as high.
+        weights: Which weights are trained: all; or the classification head alone; or with it all biases (bias:
+            BitFit), or changes of rank 8 of attention's projections, which are merged into the weights at the end
+            (lora). A part takes less memory, and a learning rate ten times as high.
         dropout: Dropout of stage 2.
         clip: Largest norm of the gradient; 0 turns clipping off.
         accumulation: Parts that a batch is computed in, to save memory. Several GPUs share the parts.

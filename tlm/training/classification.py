@@ -48,7 +48,7 @@ MASK_DRAWS = 8  # masks for each text: enough for their mean to differ little be
 MASK_SHARE = 0.15
 RESET = "finetune.reset_head=true"
 RANK = 8
-# Of the operations of a step that trains all weights, about how many ninths one does that trains a part of them.
+# Operations of a step that trains a part of the weights, roughly, in ninths of those of a step that trains all.
 NINTHS = {"all": 9, "lora": 7, "bias": 6, "head": 3}
 
 
@@ -154,7 +154,8 @@ def carry_out(
     if not ProcessGroup.current().first:
         return
     assert state.best is not None
-    assert not work.model.body.load_state_dict(state.best.weights, strict=False).unexpected_keys
+    loaded = work.model.body.load_state_dict(state.best.weights, strict=False)  # what was not trained is missing
+    assert not loaded.unexpected_keys
     merge(work.model.body)
     build.to_units(work.model, work.examples.scale)
     if work.examples.several:
@@ -352,8 +353,9 @@ def _projections(body: Body) -> list[nn.Linear]:
     return [
         module
         for name, module in body.named_modules()
-        if isinstance(module, nn.Linear) and ("attention." in name or "attn." in name)
-        if not name.startswith(body.head_names)
+        if isinstance(module, nn.Linear)
+        and ("attention." in name or "attn." in name)
+        and not name.startswith(body.head_names)
     ]
 
 

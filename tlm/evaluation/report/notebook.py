@@ -67,7 +67,7 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
     """
     found = Artifact.open(model, "metrics", "report")
     metrics = recommended(found)[0] if found.manifest.kind == "report" else found
-    trained(metrics.uri)
+    trained(metrics.uri)  # refuses imported predictions
     if Path(to).exists():
         raise InputError(f"{to} exists, perhaps with texts of yours; name a new file")
     facts = metrics.details

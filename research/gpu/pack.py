@@ -16,7 +16,7 @@ from tlm.artifacts.artifact import MANIFEST, Artifact
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.lineage import everything
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import TASK_ONLY, export
@@ -117,7 +117,7 @@ def _write(archive: Path, name: str, planned: list[Planned], root: str, models: 
     store, runs = Path(root).absolute(), Path(root) / f"{name}{RUNS}"
     there = {f"{store}/": f"{STORE}/", f"{archive.parent}/": ""}
     runs.write_text("".join(f"{_moved(run, there)}\n" for run, _ in planned), "utf-8")
-    artifacts = Lineage().everything(one for _, read in planned for one in read)
+    artifacts = everything(one for _, read in planned for one in read)
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 27, "lc": 2, "lp": 1, "pb": 1}]
     with lzma.open(archive, "wb", filters=filters) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
         for one in artifacts:

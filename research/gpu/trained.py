@@ -17,7 +17,6 @@ from research.paper.keep import keep
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Progress
 from tlm.cli import main as cli
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import ScoredModel
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.runs.plan import PlannedRun
@@ -42,7 +41,7 @@ def trained(run: PlannedRun, device: str) -> str:
 
 def results(metrics: Artifact, device: str) -> list[Result]:
     """Score and time of a run, and how many predictions on test other formats of numbers share."""
-    found = ScoredModel.read(metrics, Lineage())
+    found = ScoredModel.read(metrics)
     model, arm, task = metrics.input("model"), found.values["arm"], found.values["task"]
     metric, seed = found.values["metric"], found.values["seed"]
     test, dev = (100 * found.values["splits"][split][metric] for split in ("test", "dev"))

@@ -9,7 +9,6 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import points, score_text
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total, with_interval
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, compared
 from tlm.settings.options import Prices
@@ -50,7 +49,7 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
 def _by_arm(name: str, metrics: Sequence[Artifact]) -> dict[str, Group]:
     """The groups of a task by arm, whole runs only: groups that ended after stage 1 are left out."""
     found: dict[str, Group] = {}
-    for group in grouped([ScoredModel.read(one, Lineage()) for one in metrics]):
+    for group in grouped([ScoredModel.read(one) for one in metrics]):
         if group.stage == "stage 1":
             continue
         if group.arm in found:

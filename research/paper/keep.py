@@ -11,11 +11,11 @@ from research.paper.plan import command_for
 from research.paper.results import BASELINE, FOLDER, baseline_key, differences, packed, write_results
 from research.paper.tables import NEUTRAL, Cell, cells, check_names, curves, is_of, our_name, place_of, scales
 from tlm import __version__
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.cli.upkeep import revision as revision_of_code
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
-from tlm.evaluation.report.lineage import Lineage, compared, flat
+from tlm.evaluation.report.lineage import compared, everything, flat
 from tlm.evaluation.report.runs import ScoredModel
 from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
@@ -55,7 +55,7 @@ def keep(
     Raises:
         InputError: A run fits no cell of the table; the message names the nearest cell and the differences.
     """
-    lineage, code = Lineage(), revision or revision_of_code("--abbrev=40")
+    code = revision or revision_of_code("--abbrev=40")
     opened = [Artifact.open(uri, "metrics", "report") for uri in metrics]
     curve = table in curves()
     if curve and not command:
@@ -64,14 +64,14 @@ def keep(
         check_names(table, scales()[0])
         if at or draw:
             raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
-    runs = [ScoredModel.read(artifact, lineage) for artifact in chain(*(_scored(one, curve) for one in opened))]
+    runs = [ScoredModel.read(artifact) for artifact in chain(*(_scored(one, curve) for one in opened))]
     made = []
     for run in runs:
-        settings = _settings(run, lineage)
+        settings = _settings(run)
         task, arm, seed = our_name(run.values["task"]), run.values["arm"], draw if curve else run.values["seed"]
         place = place_of(table, task, arm, at) if curve else _place(run, settings, table, task, corpus)
         how = command or command_for(table, place["cell"]["scale"], task, [seed])
-        kept = _kept(run, lineage)
+        kept = _kept(run)
         made.append({**place, "seed": seed, **kept, "settings": settings, "command": how, "revision": code})
     path = write_results(Path(results), table, made)
     return "\n".join(f"{path}: {one['key']}, seed {one['seed']}" for one in made)
@@ -93,7 +93,7 @@ def _place(run: ScoredModel, settings: dict[str, Any], table: str, task: str, co
     return {"key": key, "cell": {"table": table, "scale": scale, "column": column, "row": row}}
 
 
-def _kept(run: ScoredModel, lineage: Lineage) -> dict[str, Any]:
+def _kept(run: ScoredModel) -> dict[str, Any]:
     """The part of a run that a result keeps."""
     values = run.values
     scores = {
@@ -109,7 +109,7 @@ def _kept(run: ScoredModel, lineage: Lineage) -> dict[str, Any]:
         "parameters": values.get("parameters"),
         "cost": values["cost"],
         "versions": _versions(run),
-        "made_from": {one.folder_name: one.content for one in lineage.everything([run.artifact])},
+        "made_from": {one.folder_name: one.content for one in everything([run.artifact])},
     }
 
 
@@ -144,18 +144,18 @@ def _cell(run: ScoredModel, settings: dict[str, Any], table: str, task: str, cor
     return best
 
 
-def _settings(run: ScoredModel, lineage: Lineage) -> dict[str, Any]:
+def _settings(run: ScoredModel) -> dict[str, Any]:
     """The settings that determined the result, by ``section.name``, from the artifacts' manifests."""
     found: dict[str, Any] = {}
-    hits = lineage.follow(run.subset, "hits")
+    hits = follow(run.subset, "hits")
     if hits and hits.manifest.settings["arm"] in WITHOUT_QUERIES:
-        hits = lineage.follow(hits, "like", "hits")
+        hits = follow(hits, "like", "hits")
     if hits:
         found |= {f"retrieve.{name}": hits.manifest.settings[name] for name in ("top_k", "query")}
-    start = lineage.follow(run.checkpoint, "start") or run.checkpoint
+    start = follow(run.checkpoint, "start") or run.checkpoint
     if start and "name" in start.details:
         found["start"] = start.details["name"]
-    tokenizer = lineage.follow(run.checkpoint, "task_tokens", "tokenizer")
+    tokenizer = follow(run.checkpoint, "task_tokens", "tokenizer")
     if tokenizer:
         found |= {f"tokenizer.{name}": value for name, value in flat(tokenizer.manifest.settings)}
     for artifact in (run.checkpoint, run.model):

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from research.studies import unique_names
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
-from tlm.evaluation.report.lineage import Lineage
 
 VERSION = 6
 
@@ -55,9 +54,9 @@ def retrieval_study(
 
 def _default_names(subsets: list[Artifact]) -> list[str]:
     """The arm if all subsets are of one task, else arm and task; with part of the key where that is not unique."""
-    lineage, tasks = Lineage(), []
+    tasks = []
     for one in subsets:
-        task, merged = lineage.follow(one, "hits", "task"), [part["name"] for part in one.details.get("tasks", [])]
+        task, merged = follow(one, "hits", "task"), [part["name"] for part in one.details.get("tasks", [])]
         tasks.append(task.details["name"] if task else " + ".join(merged))
     arms = [str(one.details.get("arm", "subset")) for one in subsets]
     several = len(set(tasks)) > 1

@@ -18,7 +18,7 @@ from tlm.artifacts.produce import Draft
 from tlm.data.passages import evenly, rows_at
 from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import Lineage
+from tlm.evaluation.report.lineage import everything, gone
 from tlm.evaluation.report.preview import PASSAGES, examples_by_query
 from tlm.retrieval.retrieve import WITHOUT_QUERIES
 
@@ -105,10 +105,9 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
     Raises:
         InputError: The subsets are not known to be from one corpus.
     """
-    lineage = Lineage()
     role = roles(artifact.details.get("arm", "") for artifact in artifacts)
     named = zip(artifacts, settings["names"], role, strict=True)
-    subsets = [Subset.read(artifact, name, role, lineage) for artifact, name, role in named]
+    subsets = [Subset.read(artifact, name, role) for artifact, name, role in named]
     corpus = shared_corpus(subsets)
     size = int(corpus.details["passages"]) if corpus else None
     whole = sources(subsets, corpus) if corpus else []
@@ -124,7 +123,7 @@ def write_study(draft: Draft, artifacts: list[Artifact], settings: dict[str, Any
         "subsets": shown,
         "overlap": overlap(subsets) if len(subsets) > 1 else None,
         "sources": _folded(whole),
-        "gone": lineage.missing(),
+        "gone": gone(everything(artifacts)),
     }
     contents["findings"] = _findings(contents, whole)
     drawn = _figures(contents)

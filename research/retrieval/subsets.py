@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.passages import passages, sample
 from tlm.data.ranges import Ints
 from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.preview import examples_by_query
 from tlm.retrieval.retrieve import WITHOUT_QUERIES, training_texts
 from tlm.retrieval.selectors import log_ratios, word_shares
@@ -52,10 +51,10 @@ class Subset:
     asked: NDArray[np.int32]
 
     @classmethod
-    def read(cls, artifact: Artifact, name: str, role: str, lineage: Lineage) -> "Subset":
+    def read(cls, artifact: Artifact, name: str, role: str) -> "Subset":
         """Read everything but the texts of a `subset` artifact."""
-        hits = lineage.follow(artifact, "hits")
-        corpus = lineage.follow(artifact, "corpus") or lineage.follow(hits, "index", "corpus")
+        hits = follow(artifact, "hits")
+        corpus = follow(artifact, "corpus") or follow(hits, "index", "corpus")
         weights = np.zeros(0, np.int64)
         if hits is not None and artifact.details.get("arm") not in WITHOUT_QUERIES:
             examples = examples_by_query(hits)
@@ -67,7 +66,7 @@ class Subset:
                 (batch["doc"].to_numpy(), batch["best_rank"].to_numpy(), times_asked(batch["queries"], weights))
             )
         columns = map(np.concatenate, zip(*parts, strict=True))
-        return cls(name, role, artifact, hits, lineage.follow(hits, "task"), corpus, *columns)
+        return cls(name, role, artifact, hits, follow(hits, "task"), corpus, *columns)
 
 
 def shared_corpus(subsets: list[Subset]) -> Artifact | None:

@@ -17,7 +17,6 @@ from tlm.data.parallel import each
 from tlm.evaluation.report import bill as units
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.bill import amounts, million, spent_on, summed
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import Spent
 from tlm.evaluation.score.baseline import baseline
@@ -190,7 +189,7 @@ def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
 def test_of_a_corpus_in_parts_the_cpu_time_is_known(tmp_path: Path, noted: float | None, known: Spent) -> None:
     world = toy_world(tmp_path)
     as_if(tmp_path, "corpus", seconds=3.0, process_seconds=3.0, parts=64, parts_process_seconds=noted)
-    assert spent_on(Artifact.open(world.corpus), Lineage()) == known
+    assert spent_on(Artifact.open(world.corpus)) == known
 
 
 def test_what_a_search_server_did_is_not_measured(tmp_path: Path) -> None:
@@ -209,11 +208,11 @@ def test_what_a_search_server_did_is_not_measured(tmp_path: Path) -> None:
     opened, searched, scored = Artifact.open(index), hits("bm25"), hits("dsir")
     for kind in ("index", "hits"):
         as_if(tmp_path, kind, seconds=8.0, process_seconds=1.0, cpu_joules=9.0)
-    assert spent_on(opened, Lineage()) == spent_on(searched, Lineage()) == Spent(seconds=8.0)
-    assert spent_on(scored, Lineage()) == Spent(seconds=8.0, cpu_seconds=1.0, joules=9.0)
-    assert spent_on(Artifact.open(world.index), Lineage()) == Spent(seconds=8.0, cpu_seconds=1.0, joules=9.0)
+    assert spent_on(opened) == spent_on(searched) == Spent(seconds=8.0)
+    assert spent_on(scored) == Spent(seconds=8.0, cpu_seconds=1.0, joules=9.0)
+    assert spent_on(Artifact.open(world.index)) == Spent(seconds=8.0, cpu_seconds=1.0, joules=9.0)
     as_if(tmp_path, "hits", device="cuda")  # whose energy nobody measured
-    assert spent_on(scored, Lineage()) == Spent(seconds=8.0)
+    assert spent_on(scored) == Spent(seconds=8.0)
 
 
 def test_a_model_that_chose_a_text_is_paid_by_the_arm(tmp_path: Path) -> None:

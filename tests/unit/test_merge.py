@@ -18,7 +18,6 @@ from tests.toys import make, make_task, save
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.errors import InputError
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.lineage import dropped as told_dropped
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters
@@ -124,7 +123,7 @@ def test_what_reads_subsets_reads_a_merged_one(tmp_path):
     corpus = corpus_of(texts, str(tmp_path))
     parts = [subset_of(tmp_path, corpus, "one", [[0, 1]]), subset_of(tmp_path, corpus, "two", [[2]], SECRET)]
     merged = Artifact.open(merge_subsets(parts, root=str(tmp_path)))
-    read = Subset.read(merged, "both", "bm25", Lineage())
+    read = Subset.read(merged, "both", "bm25")
     assert read.docs.tolist() == [0, 2]
     assert read.corpus.uri == corpus
     told = told_dropped(merged, Artifact.open(corpus))

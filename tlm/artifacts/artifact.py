@@ -4,6 +4,7 @@ import fnmatch
 import json
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -182,6 +183,7 @@ class Artifact:
         self.store, self.manifest, self.folder_name = store, manifest, manifest.folder_name
         self.uri = f"{store.root}/{self.folder_name}"
         self.content, self.details, self.counts = manifest.content, manifest.details, manifest.counts
+        self._known: dict[str, Artifact | None] = {}
 
     @classmethod
     def open(cls, uri: str, *kinds: str) -> "Artifact":
@@ -245,20 +247,29 @@ class Artifact:
             raise InputError(f"{found.uri} differs from what {self.uri} was made from; run the later step again")
         return found
 
+    def _opened(self, name: str) -> "Artifact | None":
+        """The input `name`, opened once for all artifacts that were reached from the same one; None if it is gone."""
+        ref = self.manifest.inputs.get(name)
+        if ref is not None and ref.folder_name not in self._known:
+            self._known[ref.folder_name] = None
+            with suppress(InputError):
+                found = self._known[ref.folder_name] = self.input(name)
+                found._known = self._known
+        return self._known[ref.folder_name] if ref is not None else None
+
     def lineage(self) -> Iterator["Artifact"]:
-        """Yield this artifact and all that it was made from, each once, as far as the same store has them."""
-        seen: set[str] = set()
-        waiting = [self]
+        """Yield this artifact and all that it was made from, each once, the nearest first, as far as they are there."""
+        seen, waiting = set[str](), deque([self])
         while waiting:
-            artifact = waiting.pop()
-            if artifact.folder_name in seen:
-                continue
-            seen.add(artifact.folder_name)
-            yield artifact
-            for ref in artifact.manifest.inputs.values():
-                with suppress(Damaged):
-                    found = Artifact.find(self.store, ref.kind, ref.key)
-                    waiting += [found] if found is not None else []
+            artifact = waiting.popleft()
+            if artifact.folder_name not in seen:
+                seen.add(artifact.folder_name)
+                yield artifact
+                waiting += filter(None, (follow(artifact, name) for name in artifact.manifest.inputs))
+
+    def nearest(self, kind: str) -> "Artifact | None":
+        """Return the artifact of that kind that is nearest to this one in its lineage; None if there is none."""
+        return next((one for one in self.lineage() if one.manifest.kind == kind), None)
 
     def path(self, logical: str) -> Path:
         """Return a verified local path of a file or sub-folder by its logical name (``hits.parquet``, ``model``)."""
@@ -317,6 +328,14 @@ class Artifact:
             f"{self.uri}/{entry.name} is damaged or missing: size or sha256 differs from the manifest; "
             f"remove {self.uri} and run its step again"
         )
+
+
+def follow(start: Artifact | None, *names: str) -> Artifact | None:
+    """Return the input `names[0]` of `start`, that one's input `names[1]` and so on; None if one is missing or gone."""
+    found = start
+    for name in names:
+        found = found._opened(name) if found is not None else None
+    return found
 
 
 def remove(store: Store, folder: str) -> None:

@@ -29,7 +29,6 @@ from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
 from tlm.evaluation.predict.predict import check_new, is_folder, model_folder, write_new
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.score.baseline import given
 from tlm.progress import say
 from tlm.retrieval.search.index import open_engine
@@ -228,7 +227,7 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
 
 def _texts_of(model: str) -> set[Key]:
     """The texts of the task that a model was trained on, each with its second one or None."""
-    (task,) = Lineage().nearest(Artifact.open(model), "task")
+    task = Artifact.open(model).nearest("task")
     columns = [examples(task)[name].to_pylist() for name in ("text", "text_pair")] if task else [[], []]
     return set(zip(*columns, strict=True))
 

@@ -225,9 +225,9 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
 def _about(report: Artifact, best: dict[str, Any], checks: str, scored: Artifact, model: Artifact) -> dict[str, Any]:
     """Return the custom properties of the version, each with its type."""
     details = scored.details
-    corpora = (one.uri for one in scored.lineage() if one.manifest.kind == "corpus")  # the linear model has none
+    corpus = scored.nearest("corpus")  # the linear model has none
     values: dict[str, Any] = {
-        "model": model.uri, "content": model.content, "report": report.uri, "corpus": next(corpora, ""),
+        "model": model.uri, "content": model.content, "report": report.uri, "corpus": corpus.uri if corpus else "",
         "task": visible(details["task"], 80), "arm": best["name"], "sure": best["sure"], "checks": checks,
         "seed": int(details["seed"]),
         "metric": str(details["metric"]), "dev": float(details["dev"]), "test": float(details["test"]),

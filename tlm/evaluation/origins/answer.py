@@ -20,7 +20,6 @@ from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.predict.encoder import OnnxClassifier
 from tlm.evaluation.predict.predict import is_folder, model_folder, trained
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
-from tlm.evaluation.report.lineage import Lineage
 from tlm.progress import track
 from tlm.shallow.features import joined, words_of
 from tlm.shallow.models import FAMILIES, ShallowPredictor
@@ -110,7 +109,7 @@ def _learned(
     """What the model learned from, near the text, and notes on what is missing."""
     if is_folder(model):
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
-    task, subset = Lineage().nearest(trained(model), "task", "subset")
+    task, subset = (trained(model).nearest(kind) for kind in ("task", "subset"))
     shows = task is not None and not isinstance(predictor, OnnxClassifier)
     near = nearest_texts(predictor, task, text, pair, top) if task and shows else []
     passages = taught(subset, words, top) if subset else []

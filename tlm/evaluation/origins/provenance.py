@@ -15,7 +15,16 @@ from tlm.evaluation.pages.blocks import Block, Column, Heading, Line, Quote, Row
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import STEPS, Lineage, dropped, dropped_section, lineage_rows, name_of, section
+from tlm.evaluation.report.lineage import (
+    STEPS,
+    dropped,
+    dropped_section,
+    everything,
+    gone,
+    lineage_rows,
+    name_of,
+    section,
+)
 from tlm.progress import Answer, say
 
 LICENSE = "license"
@@ -32,9 +41,9 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
         artifact: URI of a corpus, subset, checkpoint or model, or of metrics.
         to: Folder to write to; created if necessary.
     """
-    subject, lineage = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics"), Lineage()
-    every = lineage.everything([subject])
-    found = contents(subject, every, lineage)
+    subject = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics")
+    every = everything([subject])
+    found = contents(subject, every)
     page = list(blocks(found))
     if to:
         Path(to).mkdir(parents=True, exist_ok=True)
@@ -48,16 +57,15 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
     return Answer(terminal(page, styled=sys.stdout.isatty()).strip("\n"), found)
 
 
-def contents(subject: Artifact, found: list[Artifact], lineage: Lineage) -> dict[str, Any]:
+def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:
     """Collect where everything that `subject` was made from came from.
 
     Args:
         subject: The artifact.
         found: The artifact and all that it was made from.
-        lineage: Knows which of these are gone.
     """
     corpora, subsets = ([one for one in found if one.manifest.kind == kind] for kind in ("corpus", "subset"))
-    behind = {one.folder_name: {part.folder_name for part in lineage.everything([one])} for one in subsets}
+    behind = {one.folder_name: {part.folder_name for part in one.lineage()} for one in subsets}
     corpus = next(iter(corpora), None)
     return {
         "subject": subject.as_input().model_dump() | {"name": name_of(subject), "tlm": subject.manifest.tool},
@@ -67,7 +75,7 @@ def contents(subject: Artifact, found: list[Artifact], lineage: Lineage) -> dict
         "files": [file for one in found for file in _files(one)],
         "dropped": [dropped(one, corpus) for one in found if one.manifest.kind in STEPS],
         "lineage": lineage_rows(found),
-        "gone": lineage.missing(),
+        "gone": gone(found),
     }
 
 

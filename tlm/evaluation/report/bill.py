@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import power, visible
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, spread, total
 from tlm.evaluation.score.evaluate import SPEED, rate
 from tlm.evaluation.score.imported import IMPORTED
@@ -32,7 +31,7 @@ def amounts(cost: Spent, prices: Prices) -> Amounts:
     }
 
 
-def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, Any] | None = None) -> Spent:
+def spent_on(artifact: Artifact | None, counted: Mapping[str, Any] | None = None) -> Spent:
     """The cost of the step that made an artifact; `counted` are its FLOPs, if it has any.
 
     Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
@@ -44,7 +43,7 @@ def spent_on(artifact: Artifact | None, lineage: Lineage, counted: Mapping[str, 
     if "parts" in run:
         noted = run.get("parts_process_seconds")
         return NOTHING_KNOWN if noted is None else Spent(cpu_seconds=noted + run.get("process_seconds", 0.0))
-    elsewhere = _searches(artifact, lineage)
+    elsewhere = _searches(artifact)
     facts = {name: value for name, value in run.items() if not (elsewhere and name.startswith(JOULES))}
     if not elsewhere and run.get("device", "cpu") == "cpu" and "gpu_seconds" not in run:
         facts.setdefault("cpu_seconds", run.get("process_seconds"))
@@ -65,9 +64,9 @@ def mean(costs: Sequence[Spent]) -> Spent:
     return Spent(**{name: spread(getattr(cost, name) for cost in costs)["mean"] for name in vars(NOTHING_KNOWN)})
 
 
-def _searches(artifact: Artifact, lineage: Lineage) -> bool:
+def _searches(artifact: Artifact) -> bool:
     """Whether the step had a server work: it filled an index there, or searched it."""
-    index = artifact if artifact.manifest.kind == "index" else lineage.follow(artifact, "index")
+    index = artifact if artifact.manifest.kind == "index" else follow(artifact, "index")
     on_server = index is not None and index.details.get("engine") == "elasticsearch"
     return on_server and (index is artifact or artifact.details.get("arm") not in WITHOUT_QUERIES)
 
@@ -77,12 +76,12 @@ RETRIEVED = "bm25"  # the text that all arms of a task are measured by
 Rows = Iterator[tuple[dict[str, Any], Spent]]
 
 
-def spent(groups: Sequence[Group], lineage: Lineage, prices: Prices) -> list[dict[str, Any]]:
+def spent(groups: Sequence[Group], prices: Prices) -> list[dict[str, Any]]:
     """The rows of the bill: who shares it, part, passages, arm, and its amounts. What is gone has no row."""
     runs = [run for group in groups for run in group.runs]
     subsets = _distinct(run.subset for run in runs)
-    rows = [*_for_all(subsets, lineage), *_for_this(subsets, lineage), *_tokens(runs, lineage)]
-    rows += [*_selected(groups, lineage), *_trained(groups)]
+    rows = [*_for_all(subsets), *_for_this(subsets), *_tokens(runs)]
+    rows += [*_selected(groups), *_trained(groups)]
     return [row | amounts(cost, prices) for row, cost in rows]
 
 
@@ -92,63 +91,63 @@ def _row(
     return {"shared": shared, "part": part, "arm": arm, "passages": passages}, cost
 
 
-def _for_all(subsets: Iterable[Artifact], lineage: Lineage) -> Rows:
+def _for_all(subsets: Iterable[Artifact]) -> Rows:
     """Corpus and index, which serve any task."""
-    exported = [part for subset in subsets for part in _parts(subset, lineage)]
-    hits = [lineage.follow(part, "hits") for part in exported]
-    indexes = _distinct(lineage.follow(one, "index") for one in hits)
-    for corpus in _distinct(lineage.follow(one, "corpus") for one in (*indexes, *exported)):
-        yield _row(ALL_TASKS, "corpus", spent_on(corpus, lineage), corpus.details.get("passages"))
+    exported = [part for subset in subsets for part in _parts(subset)]
+    hits = [follow(part, "hits") for part in exported]
+    indexes = _distinct(follow(one, "index") for one in hits)
+    for corpus in _distinct(follow(one, "corpus") for one in (*indexes, *exported)):
+        yield _row(ALL_TASKS, "corpus", spent_on(corpus), corpus.details.get("passages"))
     for index in indexes:
-        yield _row(ALL_TASKS, "index", spent_on(index, lineage))
+        yield _row(ALL_TASKS, "index", spent_on(index))
 
 
-def _for_this(subsets: Iterable[Artifact], lineage: Lineage) -> Rows:
+def _for_this(subsets: Iterable[Artifact]) -> Rows:
     """Retrieval and export for the task, whose passages the other arms are measured by, too."""
     for subset in (one for one in subsets if one.details["arm"] == RETRIEVED):
-        parts = _parts(subset, lineage)
-        if hits := [lineage.follow(part, "hits") for part in parts if "hits" in part.manifest.inputs]:
-            yield _row(THIS_TASK, "retrieval", _spent_on_all(hits, lineage))
-        yield _row(THIS_TASK, "export", _spent_on_all(_distinct([subset, *parts]), lineage), subset.details["passages"])
+        parts = _parts(subset)
+        if hits := [follow(part, "hits") for part in parts if "hits" in part.manifest.inputs]:
+            yield _row(THIS_TASK, "retrieval", _spent_on_all(hits))
+        yield _row(THIS_TASK, "export", _spent_on_all(_distinct([subset, *parts])), subset.details["passages"])
 
 
-def _tokens(runs: Iterable[ScoredModel], lineage: Lineage) -> Rows:
+def _tokens(runs: Iterable[ScoredModel]) -> Rows:
     """The tokenizer, and the tokens of the task and of all arms' texts."""
     trained = [one for run in runs for one in (run.checkpoint, run.model) if one is not None]
-    found = _distinct(lineage.follow(one, name) for one in trained for name in one.manifest.inputs if "tokens" in name)
+    found = _distinct(follow(one, name) for one in trained for name in one.manifest.inputs if "tokens" in name)
     if found:
-        tokenizers = _distinct(lineage.follow(one, "tokenizer") for one in found)
-        yield _row(THIS_TASK, "tokens", _spent_on_all([*tokenizers, *found], lineage))
+        tokenizers = _distinct(follow(one, "tokenizer") for one in found)
+        yield _row(THIS_TASK, "tokens", _spent_on_all([*tokenizers, *found]))
 
 
-def _selected(groups: Iterable[Group], lineage: Lineage) -> Rows:
+def _selected(groups: Iterable[Group]) -> Rows:
     """The cost of choosing the other arms' text: search or scores, and export; mean over the draws."""
     found = {one[0].manifest.key: one for group in groups if (one := _distinct(run.subset for run in group.runs))}
     for draws in found.values():
         details = draws[0].details
         if details["arm"] != RETRIEVED:
-            cost = mean([_selection(subset, lineage) for subset in draws])
+            cost = mean([_selection(subset) for subset in draws])
             yield _row(ARM, "selection", cost, details["passages"], visible(details["arm"], 40))
 
 
-def _selection(subset: Artifact, lineage: Lineage) -> Spent:
-    parts = _parts(subset, lineage)
-    costs = [spent_on(one, lineage) for one in _distinct([subset, *parts])]
-    return summed([*costs, *(cost for part in parts for cost in _chosen(lineage.follow(part, "hits"), lineage))])
+def _selection(subset: Artifact) -> Spent:
+    parts = _parts(subset)
+    costs = [spent_on(one) for one in _distinct([subset, *parts])]
+    return summed([*costs, *(cost for part in parts for cost in _chosen(follow(part, "hits")))])
 
 
-def _chosen(hits: Artifact | None, lineage: Lineage) -> list[Spent]:
+def _chosen(hits: Artifact | None) -> list[Spent]:
     """A search; or a model that chose: its training, the passages that it chose from, and the choice."""
     if hits is None or "checkpoint" not in hits.manifest.inputs:
-        return [spent_on(hits, lineage)]
-    model = lineage.follow(hits, "checkpoint")
+        return [spent_on(hits)]
+    model = follow(hits, "checkpoint")
     if model is None:
         return [NOTHING_KNOWN]
-    tokens = lineage.follow(hits, "subset_tokens")
-    many = lineage.follow(tokens, "data")
-    before = [lineage.follow(many, "hits"), many, tokens]
-    training = spent_on(model, lineage, model.details["cost"])
-    return [training, spent_on(hits, lineage, hits.counts), *(spent_on(one, lineage) for one in before)]
+    tokens = follow(hits, "subset_tokens")
+    many = follow(tokens, "data")
+    before = [follow(many, "hits"), many, tokens]
+    training = spent_on(model, model.details["cost"])
+    return [training, spent_on(hits, hits.counts), *(spent_on(one) for one in before)]
 
 
 def _trained(groups: Iterable[Group]) -> Rows:
@@ -159,14 +158,14 @@ def _trained(groups: Iterable[Group]) -> Rows:
             yield _row(ARM, "training", mean(costs), arm=group.name)
 
 
-def _parts(subset: Artifact, lineage: Lineage) -> list[Artifact]:
+def _parts(subset: Artifact) -> list[Artifact]:
     """The subset; of a merged one, those of its tasks."""
     names = [name for name in subset.manifest.inputs if name.startswith("subset-")]
-    return [found for name in names if (found := lineage.follow(subset, name))] if names else [subset]
+    return [found for name in names if (found := follow(subset, name))] if names else [subset]
 
 
-def _spent_on_all(artifacts: Iterable[Artifact | None], lineage: Lineage) -> Spent:
-    return summed(spent_on(one, lineage) for one in artifacts)
+def _spent_on_all(artifacts: Iterable[Artifact | None]) -> Spent:
+    return summed(spent_on(one) for one in artifacts)
 
 
 def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:

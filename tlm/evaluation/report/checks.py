@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.ranges import HEAD, HEAD_TAIL
 from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
 from tlm.evaluation.report.findings import AHEAD, Difference, Summary, linear_of, points, score_text
-from tlm.evaluation.report.lineage import Lineage
 from tlm.evaluation.report.runs import Group
 from tlm.evaluation.score.intervals import LEAST_SEEDS
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
@@ -45,7 +44,6 @@ def checks(
     best: Summary,
     differences: Sequence[Difference],
     task: Artifact | None,
-    lineage: Lineage,
 ) -> list[Check]:
     """Check the runs of a report and their task, the warnings first.
 
@@ -55,14 +53,13 @@ def checks(
         best: The one that the report recommends.
         differences: The differences on test of the planned pairs.
         task: The task; None if it is gone.
-        lineage: Finds the artifacts that the runs were made from.
     """
     found = [*dict.fromkeys(_unchecked(groups, task))]
     found += _copies(best, linear_of(list(summaries)))
     found += _small(groups)
-    found += _cut(groups, lineage)
+    found += _cut(groups)
     found += _behind(differences)
-    found += _of_published(groups, lineage)
+    found += _of_published(groups)
     found += _divided(task)
     found += _few(differences)
     return sorted(found, key=lambda check: check.severity != WARNING)
@@ -108,14 +105,14 @@ def _small(groups: Sequence[Group]) -> Iterator[Check]:
             yield Check("TLM003", WARNING, f"{split} has {of}; {LEAST_EXAMPLES} in {LEAST_GROUPS} or more are better.")
 
 
-def _cut(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
+def _cut(groups: Sequence[Group]) -> Iterator[Check]:
     """What a model does not read of each split, once for each vocabulary and length."""
     seen = set()
     for group in groups:
         run = group.runs[0]
         shape = run.checkpoint.manifest.settings.get("model", {}) if run.checkpoint is not None else {}
         length = int(shape.get("max_length", 0))
-        tokens = lineage.follow(run.model or run.checkpoint, "task_tokens")
+        tokens = follow(run.model or run.checkpoint, "task_tokens")
         if tokens is None or not length or (tokens.manifest.key, length) in seen:
             continue
         seen.add((tokens.manifest.key, length))
@@ -143,11 +140,11 @@ def _behind(differences: Sequence[Difference]) -> Iterator[Check]:
             yield Check("TLM005", NOTE, f"{behind}; use the linear model, or train longer.")
 
 
-def _of_published(groups: Sequence[Group], lineage: Lineage) -> Iterator[Check]:
+def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
     """What a published model was trained with that does not suit it."""
     for group in groups:
         run = group.runs[0]
-        made_from = lineage.everything([run.checkpoint] if run.checkpoint is not None else [])
+        made_from = run.checkpoint.lineage() if run.checkpoint is not None else ()
         published = next((one for one in made_from if one.manifest.step == "load-model"), None)
         if published is None:
             continue

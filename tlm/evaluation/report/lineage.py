@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, Reference, follow
 from tlm.data.passages import rows_at
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Details, Heading, Items, Line, Quote, Row, Span, Table, Text
@@ -16,57 +16,21 @@ ORDER = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "ch
 MOST_NAMED = 4
 
 
-class Lineage:
-    """Find the inputs of artifacts, and remember which could not be opened."""
+def everything(starts: Iterable[Artifact]) -> list[Artifact]:
+    """`starts` and all that they were made from, each once, in the order of the pipeline."""
+    found = {one.folder_name: one for start in starts for one in start.lineage()}
+    return sorted(found.values(), key=lambda one: _pipeline_order(one.manifest))
 
-    def __init__(self) -> None:
-        self._gone: list[str] = []
-        self._found: dict[tuple[str, str], Artifact | None] = {}
 
-    def follow(self, start: Artifact | None, *names: str) -> Artifact | None:
-        """The input `names[0]` of `start`, that one's input `names[1]` and so on; None if one is missing or gone."""
-        found = start
-        for name in names:
-            found = self._input(found, name) if found is not None else None
-        return found
-
-    def everything(self, starts: Iterable[Artifact]) -> list[Artifact]:
-        """`starts` and all that they were made from, each once, in the order of the pipeline."""
-        seen: dict[str, Artifact] = {}
-        stack = list(starts)
-        while stack:
-            artifact = stack.pop()
-            if seen.setdefault(artifact.folder_name, artifact) is artifact:
-                stack += [found for name in artifact.manifest.inputs if (found := self._input(artifact, name))]
-        return sorted(seen.values(), key=_pipeline_order)
-
-    def nearest(self, start: Artifact, *kinds: str) -> list[Artifact | None]:
-        """The artifact of each kind that is nearest to `start`; None if there is none, or it is gone."""
-        level, found = [start], dict[str, Artifact]()
-        while level and not found.keys() >= set(kinds):
-            for one in level:
-                found.setdefault(one.manifest.kind, one)
-            inputs = (self._input(one, name) for one in level for name in one.manifest.inputs)
-            level = [one for one in inputs if one is not None]
-        return [found.get(kind) for kind in kinds]
-
-    def missing(self) -> str:
-        """A sentence about the artifacts that could not be opened so far; "" if all could."""
-        if not self._gone:
-            return ""
-        more = f" and {len(self._gone) - MOST_NAMED} more" if len(self._gone) > MOST_NAMED else ""
-        names = ", ".join(self._gone[:MOST_NAMED])
-        return f"Deleted or changed: {names}{more}. What only they record is missing here."
-
-    def _input(self, artifact: Artifact, name: str) -> Artifact | None:
-        ref = artifact.manifest.inputs.get(name)
-        if ref is not None and (ref.kind, ref.key) not in self._found:
-            try:
-                self._found[ref.kind, ref.key] = artifact.input(name)
-            except InputError:
-                self._found[ref.kind, ref.key] = None
-                self._gone.append(f"{ref.kind} {ref.key[:12]}")
-        return self._found[ref.kind, ref.key] if ref is not None else None
+def gone(artifacts: Iterable[Artifact]) -> str:
+    """A sentence about the inputs of these artifacts that could not be opened; "" if all could."""
+    inputs = {ref.folder_name: (one, name) for one in artifacts for name, ref in one.manifest.inputs.items()}
+    lost = [one.manifest.inputs[name] for one, name in inputs.values() if follow(one, name) is None]
+    if not lost:
+        return ""
+    names = [f"{ref.kind} {ref.key[:12]}" for ref in sorted(lost, key=_pipeline_order)]
+    more = f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""
+    return f"Deleted or changed: {', '.join(names[:MOST_NAMED])}{more}. What only they record is missing here."
 
 
 def compared(report: Artifact) -> list[Artifact]:
@@ -117,9 +81,8 @@ def plain(value: Any) -> str:
     return visible(", ".join(map(str, value)) if isinstance(value, list) else str(value), 80)
 
 
-def _pipeline_order(artifact: Artifact) -> tuple[int, str]:
-    kind = artifact.manifest.kind
-    return ORDER.index(kind) if kind in ORDER else len(ORDER), artifact.manifest.key
+def _pipeline_order(made: Reference) -> tuple[int, str]:
+    return ORDER.index(made.kind) if made.kind in ORDER else len(ORDER), made.key
 
 
 def section(rows: Sequence[dict[str, Any]]) -> Iterator[Block]:

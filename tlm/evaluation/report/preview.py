@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.passages import evenly, rows_at
 from tlm.data.passages import passages as read_passages
 from tlm.data.ranges import Ints
@@ -23,7 +23,7 @@ from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Card, Heading, Items, Part, Quote, Span, Text
 from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
-from tlm.evaluation.report.lineage import Lineage, without_root
+from tlm.evaluation.report.lineage import without_root
 from tlm.evaluation.report.runs import Group
 from tlm.retrieval.retrieve import WITHOUT_QUERIES
 
@@ -182,7 +182,7 @@ def _place(passage: dict[str, Any]) -> str:
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
 
 
-def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
+def evidence(groups: list[Group]) -> list[dict[str, Any]]:
     """The size of each arm's subset, and passages evenly spaced through it.
 
     A passage comes with its best rank and score, the number of examples whose queries found it, and the text and label
@@ -191,16 +191,16 @@ def evidence(groups: list[Group], lineage: Lineage) -> list[dict[str, Any]]:
     subsets: dict[str, Artifact] = {}
     for subset in (run.subset for group in groups for run in group.runs if run.subset is not None):
         subsets.setdefault(subset.details["arm"], subset)
-    return [_arm(arm, subsets[arm], lineage) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
+    return [_arm(arm, subsets[arm]) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
 
 
-def _arm(arm: str, subset: Artifact, lineage: Lineage) -> dict[str, Any]:
+def _arm(arm: str, subset: Artifact) -> dict[str, Any]:
     total, random = subset.details["passages"], arm in WITHOUT_QUERIES
     found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
     try:
         wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
         rows = rows_at(subset, PASSAGES, wanted).values()
-        askers = {} if random else _askers([row["doc"] for row in rows], subset, lineage)
+        askers = {} if random else _askers([row["doc"] for row in rows], subset)
     except InputError as error:
         return {**found, "missing": without_root(error, subset)}
     return {**found, "passages": [_passage(row, askers.get(row["doc"])) for row in rows]}
@@ -215,7 +215,7 @@ def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any
     return {**found, "pieces": shared_words(text, asker["text"]), **ranked}
 
 
-def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, dict[str, Any]]:
+def _askers(docs: list[int], subset: Artifact) -> dict[int, dict[str, Any]]:
     """Id, text and label, by doc, of the first example behind the query that ranked it best.
 
     In a merged subset, those of the first task that found the doc; its name is put before the label.
@@ -223,11 +223,11 @@ def _askers(docs: list[int], subset: Artifact, lineage: Lineage) -> dict[int, di
     if "subset-0" in subset.manifest.inputs:
         found: dict[int, dict[str, Any]] = {}
         for number, task in enumerate(subset.details["tasks"]):
-            part = lineage.follow(subset, f"subset-{number}")
-            for doc, asker in (_askers(docs, part, lineage) if part is not None else {}).items():
+            part = follow(subset, f"subset-{number}")
+            for doc, asker in (_askers(docs, part) if part is not None else {}).items():
                 found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
         return found
-    hits, task = lineage.follow(subset, "hits"), lineage.follow(subset, "hits", "task")
+    hits, task = follow(subset, "hits"), follow(subset, "hits", "task")
     if hits is None or task is None:
         return {}
     table = pq.read_table(hits.path("hits.parquet"), filters=[("doc", "in", docs)], partitioning=None)

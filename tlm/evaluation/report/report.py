@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.examples import SEVERAL
 from tlm.errors import InputError
@@ -18,7 +18,7 @@ from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.checks import checks
 from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
-from tlm.evaluation.report.lineage import Lineage, dropped, lineage_rows, numbers
+from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
 from tlm.evaluation.report.since import earlier, finding, group_with, since
@@ -102,9 +102,8 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         prices: Prices of time and energy, and grid intensity.
         before: Metrics of the model of an earlier report to compare with, from `tlm.evaluation.report.since.earlier`.
     """
-    lineage = Lineage()
-    task = lineage.follow(metrics[0], "task")
-    groups = grouped([ScoredModel.read(artifact, lineage) for artifact in metrics])
+    task = follow(metrics[0], "task")
+    groups = grouped([ScoredModel.read(artifact) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)
     _colour(summaries, whole)
@@ -133,7 +132,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "prices": asdict(prices),
         "differences": compared,
         "findings": findings(summaries, first["metric"], compared),
-        "bill": {"spent": spent(groups, lineage, prices), "predictions": predictions(groups, prices)},
+        "bill": {"spent": spent(groups, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,
         "curves": curves([*whole_groups.values()], regression),
         "best": {
@@ -146,16 +145,15 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "confusion": None if regression or several else _confusion(chosen),
         "coverage": None if regression or several else coverage(model),
         "scatter": _scatter(chosen) if regression else None,
-        "evidence": evidence(groups, lineage),
-        "dropped": _dropped(groups, task, lineage),
+        "evidence": evidence(groups),
+        "dropped": _dropped(groups, task),
     }
     if before:
         found["since"] = since(chosen, group_with(before))
         found["findings"].insert(1, finding(found["since"]))
-    found["lineage"] = lineage_rows(lineage.everything(metrics))
-    found["checks"] = [check._asdict() for check in checks(groups, summaries, best, compared, task, lineage)]
-    found["gone"] = lineage.missing()
-    return found
+    found["checks"] = [check._asdict() for check in checks(groups, summaries, best, compared, task)]
+    artifacts = everything(metrics)
+    return {**found, "lineage": lineage_rows(artifacts), "gone": gone(artifacts)}
 
 
 def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
@@ -212,14 +210,14 @@ def _scatter(best: Group) -> dict[str, list[float]]:
     return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
 
 
-def _dropped(groups: list[Group], task: Artifact | None, lineage: Lineage) -> list[dict[str, Any]]:
+def _dropped(groups: list[Group], task: Artifact | None) -> list[dict[str, Any]]:
     """Rows that each step left out: import of the corpus and the task, then each arm's retrieval and export."""
     firsts = [group.runs[0].subset for group in groups]  # of several draws, the first
     subsets = {subset.manifest.key: subset for subset in firsts if subset is not None}
     corpus, steps = None, []
     for subset in subsets.values():
-        hits = lineage.follow(subset, "hits")  # None for a merged subset
-        found = lineage.follow(hits, "index", "corpus") or lineage.follow(subset, "corpus")
+        hits = follow(subset, "hits")  # None for a merged subset
+        found = follow(hits, "index", "corpus") or follow(subset, "corpus")
         corpus = corpus or found
         steps += [*([dropped(hits)] if hits is not None else []), dropped(subset, found)]
     return [dropped(artifact) for artifact in (corpus, task) if artifact is not None] + steps

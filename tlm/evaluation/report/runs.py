@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.spending import AT_LEAST, JOULES
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import OWN_ROLES
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.lineage import Lineage, flat, plain
+from tlm.evaluation.report.lineage import flat, plain
 from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Scored, Scores, interval, t_quantile
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
@@ -114,26 +114,26 @@ def repeats(runs: int, draws: int, *, alike: bool) -> str:
     return f"{seeds} of {drawn}" if draws else seeds
 
 
-def _made_from(metrics: Artifact, lineage: Lineage) -> tuple[Artifact | None, Artifact | None, Artifact | None]:
+def _stages(metrics: Artifact) -> tuple[Artifact | None, Artifact | None, Artifact | None]:
     """The model, the checkpoint, and the subset that stage 1, or a static model, was trained on; None if it is gone."""
-    model = lineage.follow(metrics, "model")
-    checkpoint = lineage.follow(model, "checkpoint") or lineage.follow(metrics, "checkpoint")
-    return model, checkpoint, lineage.follow(checkpoint, "subset_tokens", "data") or lineage.follow(model, "subset")
+    model = follow(metrics, "model")
+    checkpoint = follow(model, "checkpoint") or follow(metrics, "checkpoint")
+    return model, checkpoint, follow(checkpoint, "subset_tokens", "data") or follow(model, "subset")
 
 
-def _subsets(metrics: Artifact, lineage: Lineage) -> Iterator[Artifact]:
-    model, _, subset = _made_from(metrics, lineage)
+def _subsets(metrics: Artifact) -> Iterator[Artifact]:
+    model, _, subset = _stages(metrics)
     if subset is not None:
         yield subset
     for name in model.manifest.inputs if model is not None else ():
-        if name.startswith("metrics-") and (member := lineage.follow(model, name)):  # of a mixture
-            yield from _subsets(member, lineage)
+        if name.startswith("metrics-") and (member := follow(model, name)):  # of a mixture
+            yield from _subsets(member)
 
 
-def _by_chance(subset: Artifact, lineage: Lineage) -> bool:
+def _by_chance(subset: Artifact) -> bool:
     """Whether another seed would have given another subset; where that cannot be found out any more, it would."""
-    hits, index = lineage.follow(subset, "hits"), lineage.follow(subset, "hits", "index")
-    corpus = lineage.follow(subset, "corpus") or lineage.follow(index, "corpus")
+    hits, index = follow(subset, "hits"), follow(subset, "hits", "index")
+    corpus = follow(subset, "corpus") or follow(index, "corpus")
     if corpus is None:
         return draws(subset.details["arm"])
     of_index = index is not None and index.details.get("vectors")
@@ -165,11 +165,11 @@ class ScoredModel:
     drawn: frozenset[str]
 
     @classmethod
-    def read(cls, artifact: Artifact, lineage: Lineage) -> "ScoredModel":
+    def read(cls, artifact: Artifact) -> "ScoredModel":
         """Read metrics.json and find the model, the checkpoint and the subset."""
         values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
-        drawn = frozenset(one.content for one in _subsets(artifact, lineage) if _by_chance(one, lineage))
-        return cls(artifact, values, *_made_from(artifact, lineage), drawn)
+        drawn = frozenset(one.content for one in _subsets(artifact) if _by_chance(one))
+        return cls(artifact, values, *_stages(artifact), drawn)
 
     @cached_property
     def predictions(self) -> pa.Table:
@@ -202,13 +202,13 @@ class ScoredModel:
 
     def vocabulary(self) -> str:
         """Content hash of the model's tokenizer; "" if there is none or it is gone."""
-        tokens = Lineage().follow(self.model or self.checkpoint, "task_tokens")
+        tokens = follow(self.model or self.checkpoint, "task_tokens")
         tokenizer = tokens.manifest.inputs.get("tokenizer") if tokens is not None else None
         return tokenizer.content if tokenizer else ""
 
     def variant(self) -> dict[str, str]:
         """The settings of this run and of the steps before it, without seeds: they distinguish runs of one arm."""
-        hits, start = Lineage().follow(self.subset, "hits"), Lineage().follow(self.checkpoint, "start")
+        hits, start = follow(self.subset, "hits"), follow(self.checkpoint, "start")
         steps = [one for one in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if one]
         return {
             name: plain(value)

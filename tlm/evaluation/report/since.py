@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.passages import evenly
 from tlm.data.tasks.examples import changes, in_both, read_splits, texts_of
 from tlm.data.tasks.metrics import Array, Split
@@ -20,7 +20,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.findings import chance_text, interval_text, points, score_text
-from tlm.evaluation.report.lineage import Lineage, compared, flat, plain
+from tlm.evaluation.report.lineage import compared, flat, plain
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, with_interval
 from tlm.evaluation.score.intervals import Scored, Scores, differences
 
@@ -58,8 +58,7 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
 
 def group_with(metrics: Sequence[Artifact], best: str = "") -> Group:
     """The group with the metrics whose key is `best`, with its name among the other groups; the first by default."""
-    lineage = Lineage()
-    groups = grouped([ScoredModel.read(one, lineage) for one in metrics])
+    groups = grouped([ScoredModel.read(one) for one in metrics])
     return next(group for group in groups if best in ["", *(run.artifact.manifest.key for run in group.runs)])
 
 
@@ -86,22 +85,22 @@ def since(now: Group, before: Group) -> Since:
 
 def _settings(before: Group, now: Group) -> list[dict[str, str]]:
     """The settings in which the two models differ, those of the steps before them included."""
-    old, new = (_settings_of(group.runs[0], Lineage()) for group in (before, now))
+    old, new = (_settings_of(group.runs[0]) for group in (before, now))
     names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
     return [{"name": name, BEFORE: old.get(name, "–"), NOW: new.get(name, "–")} for name in names]
 
 
-def _settings_of(run: ScoredModel, lineage: Lineage, part: str = "") -> dict[str, str]:
+def _settings_of(run: ScoredModel, part: str = "") -> dict[str, str]:
     """The settings of a model, its text, and what it chose on dev; of a mixture, also those of its members."""
-    corpus = lineage.follow(run.subset, "hits", "index", "corpus") or lineage.follow(run.subset, "corpus")
+    corpus = follow(run.subset, "hits", "index", "corpus") or follow(run.subset, "corpus")
     own = {"arm": run.values["arm"], "stage": run.values["stage"]}
     own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
     own |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
     found = {f"{part}{name}": value for name, value in (own | run.variant()).items()}
     for name in run.model.manifest.inputs if run.model is not None else ():
-        if name.startswith("metrics-") and (member := lineage.follow(run.model, name)) is not None:
-            read = ScoredModel.read(member, lineage)
-            found |= _settings_of(read, lineage, f"{part}{visible(read.values['arm'], 40)}: ")
+        if name.startswith("metrics-") and (member := follow(run.model, name)) is not None:
+            read = ScoredModel.read(member)
+            found |= _settings_of(read, f"{part}{visible(read.values['arm'], 40)}: ")
     return found
 
 

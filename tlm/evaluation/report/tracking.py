@@ -102,5 +102,5 @@ def _settings(model: Artifact) -> dict[str, Any]:
     for made in (one.manifest for one in model.lineage() if one.manifest.kind in OF_SETTINGS):
         for name, value in made.settings.items():
             inner = value if isinstance(value, dict) else {"": value}
-            found |= {f"{made.step}.{name}.{part}".rstrip("."): one for part, one in inner.items()}
+            found = {f"{made.step}.{name}.{part}".rstrip("."): one for part, one in inner.items()} | found
     return found

@@ -64,6 +64,9 @@ def test_the_model_is_plain_and_only_the_part_has_moved(start, part):
         assert {np.linalg.matrix_rank(new[name] - old[name], tol=1e-4) for name in matrices} <= set(range(1, RANK + 1))
     library = AutoModelForSequenceClassification.from_pretrained(end.path("model"))
     assert library.num_parameters() == end.details["parameters"] == begun.details["parameters"]
+    card = (end.path("model") / "README.md").read_text(encoding="utf-8")
+    assert ("classification head and changes of low rank" in card) == (part == "lora")
+    assert ("the classification head alone" in card) == (part == "head")
 
 
 def trained(encoder: Encoder, part: str, steps: int = 3) -> State:

@@ -196,7 +196,7 @@ def test_equal_query_texts_are_one_query():
 
 
 def test_equal_inputs_give_equal_content_anywhere(tmp_path, monkeypatch):
-    monkeypatch.setattr(retrieve_module, "GROUP_ROWS", 1000)
+    monkeypatch.setattr(retrieve_module, "HITS_IN_GROUP", 1000)
     contents = []
     for name in ("one", "other"):
         root = str(tmp_path / name)

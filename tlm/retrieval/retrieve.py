@@ -37,7 +37,7 @@ NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, 
 DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has
 
 
-GROUP_ROWS = 1 << 18
+HITS_IN_GROUP = 1 << 18
 
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
 QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", pa.list_(pa.int64()))])
@@ -187,13 +187,13 @@ def write_hits(path: Path, found: Iterable[Found]) -> int:
             ranks = np.arange(1, len(docs) + 1, dtype=np.int32)
             waiting.append(pa.record_batch([np.full(len(docs), query), docs, ranks, scores], HITS))
             rows += len(docs)
-            whole = (rows - written) // GROUP_ROWS * GROUP_ROWS
+            whole = (rows - written) // HITS_IN_GROUP * HITS_IN_GROUP
             if whole:
                 table = pa.Table.from_batches(waiting)
-                writer.write_table(table.slice(0, whole), row_group_size=GROUP_ROWS)
+                writer.write_table(table.slice(0, whole), row_group_size=HITS_IN_GROUP)
                 waiting = table.slice(whole).to_batches()
                 written += whole
-        writer.write_table(pa.Table.from_batches(waiting, HITS), row_group_size=GROUP_ROWS)
+        writer.write_table(pa.Table.from_batches(waiting, HITS), row_group_size=HITS_IN_GROUP)
     return rows
 
 

@@ -24,7 +24,7 @@ from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, Interrupted, reason
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import ONNX
-from tlm.evaluation.predict.predict import model_of, recommended
+from tlm.evaluation.predict.predict import model_of, recommended_by
 from tlm.progress import say
 from tlm.serving.serve import VERSION_DIGITS
 from tlm.shallow.folder import CONFIG, FAMILY
@@ -205,7 +205,7 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     """
     registry = Registry(address)
     found = Artifact.open(report, "report")
-    scored, facts = recommended(found)
+    scored, facts = recommended_by(found)
     best, model = facts["best"], model_of(scored)
     if model is None:
         raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")

@@ -13,11 +13,11 @@ from tlm.training.input.texts import Examples, Texts
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, distillation_loss
 
-Answers = list[NDArray[np.float32]]
+Targets = list[NDArray[np.float32]]
 
 
 def teach(
-    draft: Draft, recipe: Recipe, answers: Answers, settings: Finetune, device: str, snapshots: Snapshots
+    draft: Draft, recipe: Recipe, answers: Targets, settings: Finetune, device: str, snapshots: Snapshots
 ) -> None:
     """Train a student and write a `model`. Of several processes, the first one writes it.
 
@@ -49,7 +49,7 @@ class Distillation(Classification):
     """
 
     def __init__(
-        self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, recipe: Recipe, answers: Answers
+        self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, recipe: Recipe, answers: Targets
     ) -> None:
         seed = recipe.settings["seed"]
         super().__init__(model, examples, shape, settings, recipe.inputs["task"].details["metric"], seed)

@@ -173,7 +173,7 @@ def carry_out(
     card = {
         **facts, "architecture": shape.architecture, "max_length": shape.max_length, "cut": shape.cut,
         "marks": work.examples.marks, "best": state.best.score, "best_step": state.best.step,
-        "evaluations": len(work.evaluated), "steps": plan.steps, "flops": cost["flops"],
+        "evaluations": len(work.evaluated), "weights": settings.weights, "steps": plan.steps, "flops": cost["flops"],
         "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"], **about,
     }  # fmt: skip
     text = _model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
@@ -186,8 +186,8 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     Args:
         task: Details of the task artifact, and ``train``: how many training examples.
         facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, cut, best, best_step,
-            evaluations, steps, flops, stage1_steps, stage1_flops; marks, where spans are put first in each text; of a
-            student, teacher and taught_passages.
+            evaluations, weights (of `Finetune`), steps, flops, stage1_steps, stage1_flops; marks, where spans are put
+            first in each text; of a student, teacher and taught_passages.
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
     marks = [list(pair) for pair in facts["marks"]]
@@ -203,6 +203,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         "output": _output(task),
         "example": '{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
         "passages": _passages(facts["arm"], texts["passages"]),
+        "trained": texts["trained"][facts["weights"]],
         "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
     }
     return str(texts["card"].format(**{**task, **facts, **filled}))

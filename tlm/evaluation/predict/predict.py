@@ -150,14 +150,14 @@ def trained(uri: str) -> Artifact:
     """
     found = Artifact.open(uri, "model", "checkpoint", "metrics", "report")
     if found.manifest.kind == "report":
-        found = recommended(found)[0]
+        found = recommended_by(found)[0]
     model = model_of(found) if found.manifest.kind == "metrics" else found
     if model is None:
         raise InputError(f"{uri} is of imported predictions, so there is no model")
     return model
 
 
-def recommended(report: Artifact) -> tuple[Artifact, dict[str, Any]]:
+def recommended_by(report: Artifact) -> tuple[Artifact, dict[str, Any]]:
     """The metrics of the model that a report says to use, of its seeds the one best on dev; and the report's facts."""
     if report.manifest.step != "report":
         raise InputError(f"{report.uri} is on several tasks; give the report of one task")

@@ -14,7 +14,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Heading, Span, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.predict import recommended, trained
+from tlm.evaluation.predict.predict import recommended_by, trained
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
 
@@ -66,7 +66,7 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
         InputError: the file exists, or the metrics are of imported predictions.
     """
     found = Artifact.open(model, "metrics", "report")
-    metrics = recommended(found)[0] if found.manifest.kind == "report" else found
+    metrics = recommended_by(found)[0] if found.manifest.kind == "report" else found
     trained(metrics.uri)  # refuses imported predictions
     if Path(to).exists():
         raise InputError(f"{to} exists, perhaps with texts of yours; name a new file")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.making import everything, expected, fill, leftovers, make, recipe
-from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, content_digest, seal
+from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, content_digest, follow, seal, share_inputs
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, scratch_folder
@@ -174,6 +174,33 @@ def test_inputs_are_found_by_lineage_under_the_same_root(tmp_path):
     assert [one.uri for one in last.lineage()] == [last.uri, middle.uri, source.uri]
     with pytest.raises(InputError, match="no input 'numbers'; it has of"):
         last.input("numbers")
+
+
+def test_followed_inputs_are_opened_once_and_none_where_they_are_gone_or_another(tmp_path):
+    root = f"{tmp_path}"
+    source = make(root)
+    middle = Artifact.open(produce(Recipe("middle", "m", 1, {}, {"numbers": source}), root, lambda draft: None))
+    inputs = {"numbers": source, "of": middle}
+    first, second = (
+        Artifact.open(produce(Recipe("last", "l", 1, {"n": number}, inputs), root, lambda draft: None))
+        for number in range(2)
+    )
+    found = follow(first, "of", "numbers")
+    assert found is not None
+    assert found.uri == source.uri
+    assert follow(first, "numbers") is found
+    assert follow(second, "numbers") is not found
+    share_inputs([first, second])
+    assert follow(first, "numbers") is follow(second, "of", "numbers")
+    assert follow(first, "nombers") is follow(None, "numbers") is follow(first, "nombers", "numbers") is None
+    assert [one.uri for one in first.lineage()] == [first.uri, source.uri, middle.uri]  # the nearest first
+    assert first.nearest("middle") is follow(first, "of")
+    assert first.nearest("corpus") is None
+    shutil.rmtree(source.uri)
+    again = Artifact.open(first.uri)
+    assert (follow(again, "numbers"), [one.uri for one in again.lineage()]) == (None, [first.uri, middle.uri])
+    make(root, lambda draft: fill(draft, "otherwise"))
+    assert follow(Artifact.open(first.uri), "numbers") is None
 
 
 def test_an_input_that_is_gone_or_another_is_said(tmp_path):

@@ -338,6 +338,13 @@ def follow(start: Artifact | None, *names: str) -> Artifact | None:
     return found
 
 
+def share_inputs(artifacts: Iterable[Artifact]) -> None:
+    """Let artifacts that were made from the same ones open these only once, which takes a while on S3."""
+    known: dict[str, Artifact | None] = {}
+    for artifact in artifacts:
+        artifact._known = known
+
+
 def remove(store: Store, folder: str) -> None:
     """Remove all files in a folder of `store`, the manifests first: without a manifest there is no artifact."""
     for stored in sorted(store.list(f"{folder}/"), key=lambda stored: not stored.name.endswith(f"/{MANIFEST}")):

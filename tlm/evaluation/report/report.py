@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.artifacts.artifact import Artifact, follow
+from tlm.artifacts.artifact import Artifact, follow, share_inputs
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.examples import SEVERAL
 from tlm.errors import InputError
@@ -102,6 +102,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         prices: Prices of time and energy, and grid intensity.
         before: Metrics of the model of an earlier report to compare with, from `tlm.evaluation.report.since.earlier`.
     """
+    share_inputs(metrics)
     task = follow(metrics[0], "task")
     groups = grouped([ScoredModel.read(artifact) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]

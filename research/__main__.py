@@ -14,6 +14,7 @@ STUDIES = {  # name: (module:function, summary)
     "labels-found": ("research.labelling:labels_found", "Change labels at random, and count how many are found"),
     "few-labels": ("research.labelling:few_labels", "Score models of few labels, to compare `label-names` with"),
     "levers": ("research.levers:levers", "Score changes of the recipe on dev, with the same seeds"),
+    "minutes": ("research.minutes:minutes", "Draw the scores of finished models against their CPU minutes"),
     "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
     "train-multitask": ("tlm.training.stages:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "rerank": ("research.rerank.rerank:rerank", "Choose passages by their influence on a trained model"),

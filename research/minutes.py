@@ -1,0 +1,41 @@
+"""The study `minutes`: what finished models score, against the CPU time that they took."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+
+FOR_ALL = ("corpus", "index", "task", "metrics")  # serve all models, or score them
+KEPT = Path(__file__).parent / "results" / "minutes" / "models.jsonl"
+Row = dict[str, Any]
+
+
+def minutes(metrics: Sequence[str], *, file: Path = KEPT) -> str:
+    """Add finished models to the kept ones, and draw the scores of all on test against their CPU minutes.
+
+    The time is that of all steps that made a model but corpus, index and task. Of a step that was interrupted, only the
+    last attempt is known; so the time of an arm is the longest among its seeds.
+
+    Args:
+        metrics: URIs of metrics.
+        file: The kept models, a line of JSON each; the picture is beside it.
+    """
+    from research.score_and_minutes import score_against_minutes
+
+    kept = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    rows = {(row["task"], row["arm"], row["seed"]): row for row in [*kept, *map(_row, metrics)]}
+    lines = [json.dumps(rows[key], sort_keys=True) for key in sorted(rows)]
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    to = file.with_suffix(".svg")
+    to.write_text(score_against_minutes([*rows.values()]), encoding="utf-8", newline="\n")
+    return f"{to} has {len(rows)} models"
+
+
+def _row(uri: str) -> Row:
+    scored = Artifact.open(uri, "metrics")
+    named = {name: scored.details[name] for name in ("task", "arm", "seed", "dev", "test")}
+    steps = (one for one in scored.lineage() if one.manifest.kind not in FOR_ALL)
+    spent = sum(one.run().get("process_seconds", 0.0) for one in steps)
+    return named | {"cpu_seconds": round(spent, 1), "metrics": scored.manifest.key}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
-from tlm.data.tasks.metrics import Floats, Split, score
+from tlm.data.tasks.metrics import Floats, Split, held_out, score
 from tlm.evaluation.labelling import MOST_CLUSTERED, chosen, features_of, margins, spread, wrong
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
@@ -111,13 +111,19 @@ def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str
         yield f"{np.interp(value, best, rounds):.0f}" if value <= best[-1] else "–"
 
 
-def labels_found(task: str, *, share: float = 0.05, seeds: int = 5) -> None:
+def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, epochs: int = 10, rate: float = 0.1) -> None:
     """Print how many of the labels that were changed at random `label-errors` finds, and how many it lists in vain.
+
+    Below, the share found by data maps (Swayamdipta et al., EMNLP 2020), which rank all texts by the mean probability
+    of the label given after each epoch (confidence) or by its deviation (variability), in lists that are as long as
+    there are changed labels and as long as that of `label-errors`; and the difference to `label-errors`.
 
     Args:
         task: URI of the task.
         share: Share of the training labels to change.
         seeds: How many draws.
+        epochs: Epochs of a data map.
+        rate: Learning rate of a data map.
     """
     from tlm.shallow.linear import Linear
     from tlm.shallow.models import one_thread
@@ -126,20 +132,61 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5) -> None:
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
     model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
-    rows = []
+    rows, lists = [], dict[str, list[tuple[float, float]]]()
     for seed in range(seeds):
         random = np.random.default_rng(seed)
         changed = random.permutation(len(train.gold))[: round(share * len(train.gold))]
         gold = train.gold.copy()
         gold[changed] = (gold[changed] + random.integers(1, len(labels), len(changed))) % len(labels)
+        noisy = replace(train, gold=gold)
         with one_thread():
-            found, _ = wrong(model.held_out(replace(train, gold=gold)), gold)
+            chances = model.held_out(noisy)
+            maps = data_maps(noisy, len(labels), epochs, rate, seed)
+        found, _ = wrong(chances, gold)
         right = np.isin(found, changed)
         rows.append((right.mean(), right.sum() / len(changed), right[: len(changed)].mean(), len(found)))
         print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
+        orders = {"label-errors": found, "p(label) out of fold": chances[np.arange(len(gold)), gold].argsort()}
+        for name, order in (orders | maps).items():
+            hits = np.isin(order, changed)
+            lists.setdefault(name, []).append(tuple(hits[:n].sum() / len(changed) for n in (len(changed), len(found))))
     names = ("precision", "recall", f"precision of the first {len(changed)}", "listed")
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         print(f"{name}: {fmean(values):.3f} ± {stdev(values):.3f}")
+    print("order", f"found in the first {len(changed)}", "difference", "in as many as listed", "difference", sep="\t")
+    for name, shares in lists.items():
+        pairs = zip(np.transpose(shares), np.transpose(lists["label-errors"]), strict=True)
+        print(name, *(_shown(one) for own, other in pairs for one in (own, own - other)), sep="\t")
+
+
+def data_maps(train: Split, classes: int, epochs: int, rate: float, seed: int) -> dict[str, NDArray[np.int64]]:
+    """Rank training texts by data maps, those that look wrong first: of a model of all of them, and out of fold.
+
+    The models are linear ones of the features of `labels_found`; classes are weighted as there if they are three or
+    more.
+    """
+    from sklearn.linear_model import SGDClassifier
+
+    from tlm.shallow.features import joined
+
+    texts, every = np.array(joined(train.texts, train.pairs), dtype=object), np.arange(len(train.gold))
+    found = dict[str, NDArray[np.int64]]()
+    for name, folds in (("", [(every, every)]), (" out of fold", held_out(train.group))):
+        course = np.zeros((epochs, len(every)))
+        for others, own in folds:
+            features = _features(train).fit(texts[others])
+            seen, unseen = features.transform(texts[others]), features.transform(texts[own])
+            weights = len(others) / np.bincount(train.gold[others], minlength=classes).clip(1) - 1
+            model = SGDClassifier(
+                loss="log_loss", alpha=1 / (STRENGTH * len(others)), learning_rate="constant", eta0=rate,
+                class_weight=dict(enumerate(weights)), random_state=np.random.RandomState(seed),
+            )  # fmt: skip
+            for chances in course:
+                model.partial_fit(seen, train.gold[others], np.arange(classes))
+                chances[own] = model.predict_proba(unseen)[np.arange(len(own)), train.gold[own]]
+        found[f"confidence{name}"] = course.mean(axis=0).argsort(kind="stable")
+        found[f"variability{name}"] = (-course.std(axis=0)).argsort(kind="stable")
+    return found
 
 
 def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
-from tlm.data.tasks.metrics import Floats, Split, held_out, score
+from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.evaluation.labelling import MOST_CLUSTERED, chosen, features_of, margins, spread, wrong
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
@@ -111,20 +111,24 @@ def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str
         yield f"{np.interp(value, best, rounds):.0f}" if value <= best[-1] else "–"
 
 
-def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, epochs: int = 10, rate: float = 0.1) -> None:
+def labels_found(
+    task: str, *, share: float = 0.05, seeds: int = 5, first: int = 0, to: str = "any", epochs: int = 10
+) -> None:
     """Print how many of the labels that were changed at random `label-errors` finds, and how many it lists in vain.
 
-    Below, the share found by data maps (Swayamdipta et al., EMNLP 2020), which rank all texts by the mean probability
-    of the label given after each epoch (confidence) or by its deviation (variability), in lists that are as long as
-    there are changed labels and as long as that of `label-errors`; and the difference to `label-errors`.
+    Below, what other orders of all texts find, and their difference to `label-errors`, in lists as long as there are
+    changed labels and as long as its own: by the probability of the label given, out of fold; and by a data map.
 
     Args:
         task: URI of the task.
         share: Share of the training labels to change.
         seeds: How many draws.
-        epochs: Epochs of a data map.
-        rate: Learning rate of a data map.
+        first: Number of the first draw.
+        to: What labels are changed to: any, all others alike; frequent, by their frequency; likely, by the
+            probabilities of a linear model out of fold.
+        epochs: Epochs of the data map.
     """
+    from tlm.shallow.features import joined
     from tlm.shallow.linear import Linear
     from tlm.shallow.models import one_thread
     from tlm.shallow.tfidf import Tfidf
@@ -132,61 +136,74 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, epochs: int 
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
     model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
-    rows, lists = [], dict[str, list[tuple[float, float]]]()
-    for seed in range(seeds):
-        random = np.random.default_rng(seed)
-        changed = random.permutation(len(train.gold))[: round(share * len(train.gold))]
-        gold = train.gold.copy()
-        gold[changed] = (gold[changed] + random.integers(1, len(labels), len(changed))) % len(labels)
-        noisy = replace(train, gold=gold)
+    texts = joined(train.texts, train.pairs)
+    features, every = _features(train).fit(texts).transform(texts), np.arange(len(texts))
+    likely = {
+        "any": lambda: None,
+        "frequent": lambda: np.bincount(train.gold, minlength=len(labels))[np.newaxis].repeat(len(texts), axis=0),
+        "likely": lambda: model.held_out(train),
+    }[to]()
+    rows, lists = [], dict[str, list[list[float]]]()
+    for seed in range(first, first + seeds):
+        changed, gold = noisy(train.gold, len(labels), share, seed, likely)
         with one_thread():
-            chances = model.held_out(noisy)
-            maps = data_maps(noisy, len(labels), epochs, rate, seed)
+            chances = model.held_out(replace(train, gold=gold))
+            confidence, variability = data_map(features, gold, epochs, seed)
         found, _ = wrong(chances, gold)
         right = np.isin(found, changed)
         rows.append((right.mean(), right.sum() / len(changed), right[: len(changed)].mean(), len(found)))
         print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
-        orders = {"label-errors": found, "p(label) out of fold": chances[np.arange(len(gold)), gold].argsort()}
-        for name, order in (orders | maps).items():
-            hits = np.isin(order, changed)
-            lists.setdefault(name, []).append(tuple(hits[:n].sum() / len(changed) for n in (len(changed), len(found))))
+        orders = {"label-errors": found, "p(label) out of fold": chances[every, gold].argsort(kind="stable")}
+        orders |= {"low confidence": confidence.argsort(), "high variability": variability.argsort()[::-1]}
+        for name, order in orders.items():
+            hits = np.isin(order, changed).cumsum() / len(changed)
+            lists.setdefault(name, []).append([hits[len(changed) - 1], hits[len(found) - 1]])
     names = ("precision", "recall", f"precision of the first {len(changed)}", "listed")
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         print(f"{name}: {fmean(values):.3f} ± {stdev(values):.3f}")
-    print("order", f"found in the first {len(changed)}", "difference", "in as many as listed", "difference", sep="\t")
+    print("order", f"found in {len(changed)}", "difference", "in as many as label-errors lists", "difference", sep="\t")
     for name, shares in lists.items():
-        pairs = zip(np.transpose(shares), np.transpose(lists["label-errors"]), strict=True)
-        print(name, *(_shown(one) for own, other in pairs for one in (own, own - other)), sep="\t")
+        both = zip(np.transpose(shares), np.transpose(lists["label-errors"]), strict=True)
+        print(name, *(_shown(one) for own, other in both for one in (own, own - other)), sep="\t")
 
 
-def data_maps(train: Split, classes: int, epochs: int, rate: float, seed: int) -> dict[str, NDArray[np.int64]]:
-    """Rank training texts by data maps, those that look wrong first: of a model of all of them, and out of fold.
+def noisy(
+    gold: NDArray[np.int64], classes: int, share: float, seed: int, likely: NDArray[Any] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Change a share of the labels: the rows that are changed, and all labels afterwards.
 
-    The models are linear ones of the features of `labels_found`; classes are weighted as there if they are three or
-    more.
+    Args:
+        gold: The labels, shape [n].
+        classes: How many classes there are.
+        share: Share of the labels to change.
+        seed: Of the draw.
+        likely: How likely each class is drawn, shape [n, classes]; None: all alike.
+    """
+    random = np.random.default_rng(seed)
+    rows, gold = random.permutation(len(gold))[: round(share * len(gold))], gold.copy()
+    if likely is None:
+        gold[rows] = (gold[rows] + random.integers(1, classes, len(rows))) % classes
+        return rows, gold
+    others = np.where(np.arange(classes) == gold[rows, np.newaxis], 0.0, likely[rows])
+    gold[rows] = [random.choice(classes, p=own / own.sum()) for own in others]
+    return rows, gold
+
+
+def data_map(features: Any, gold: NDArray[np.int64], epochs: int, seed: int) -> tuple[Floats, Floats]:
+    """Confidence and variability of each example (Swayamdipta et al., EMNLP 2020), both of shape [n].
+
+    They are mean and deviation, over the epochs, of the probability of its label, by a linear model that learns it.
     """
     from sklearn.linear_model import SGDClassifier
 
-    from tlm.shallow.features import joined
-
-    texts, every = np.array(joined(train.texts, train.pairs), dtype=object), np.arange(len(train.gold))
-    found = dict[str, NDArray[np.int64]]()
-    for name, folds in (("", [(every, every)]), (" out of fold", held_out(train.group))):
-        course = np.zeros((epochs, len(every)))
-        for others, own in folds:
-            features = _features(train).fit(texts[others])
-            seen, unseen = features.transform(texts[others]), features.transform(texts[own])
-            weights = len(others) / np.bincount(train.gold[others], minlength=classes).clip(1) - 1
-            model = SGDClassifier(
-                loss="log_loss", alpha=1 / (STRENGTH * len(others)), learning_rate="constant", eta0=rate,
-                class_weight=dict(enumerate(weights)), random_state=np.random.RandomState(seed),
-            )  # fmt: skip
-            for chances in course:
-                model.partial_fit(seen, train.gold[others], np.arange(classes))
-                chances[own] = model.predict_proba(unseen)[np.arange(len(own)), train.gold[own]]
-        found[f"confidence{name}"] = course.mean(axis=0).argsort(kind="stable")
-        found[f"variability{name}"] = (-course.std(axis=0)).argsort(kind="stable")
-    return found
+    options = {"alpha": 1 / (STRENGTH * len(gold)), "learning_rate": "constant", "eta0": 1.0}
+    model = SGDClassifier(loss="log_loss", random_state=np.random.RandomState(seed), **options)
+    classes, rows = np.unique(gold, return_inverse=True)
+    course = [
+        model.partial_fit(features, gold, classes).predict_proba(features)[np.arange(len(gold)), rows]
+        for _ in range(epochs)
+    ]
+    return np.mean(course, axis=0), np.std(course, axis=0)
 
 
 def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:

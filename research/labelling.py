@@ -13,6 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Floats, Split, score
+from tlm.errors import InputError
 from tlm.evaluation.labelling import MOST_CLUSTERED, chosen, features_of, margins, spread, wrong
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
@@ -60,7 +61,7 @@ def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5
 
     train, dev, labels = _splits(task)
     of_train, of_dev = _frequencies(train, dev)
-    features = features_of(train.texts, None)
+    features = features_of(train.texts, train.pairs)
     rounds = range(step, min(most, len(train.texts)) + 1, step)
     curves: dict[str, list[list[float]]] = {way: [] for way in WAYS}
     with one_thread():
@@ -128,7 +129,6 @@ def labels_found(
             probabilities of a linear model out of fold.
         epochs: Epochs of the data map.
     """
-    from tlm.shallow.features import joined
     from tlm.shallow.linear import Linear
     from tlm.shallow.models import one_thread
     from tlm.shallow.tfidf import Tfidf
@@ -136,13 +136,15 @@ def labels_found(
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
     model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
-    texts = joined(train.texts, train.pairs)
+    texts = _texts(train)
     features, every = _features(train).fit(texts).transform(texts), np.arange(len(texts))
-    likely = {
-        "any": lambda: None,
-        "frequent": lambda: np.bincount(train.gold, minlength=len(labels))[np.newaxis].repeat(len(texts), axis=0),
-        "likely": lambda: model.held_out(train),
-    }[to]()
+    likely: NDArray[Any] | None = None
+    if to == "frequent":
+        likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(texts), 1))
+    elif to == "likely":
+        likely = model.held_out(train)
+    elif to != "any":
+        raise InputError(f"to is '{to}'; expected any, frequent or likely")
     rows, lists = [], dict[str, list[list[float]]]()
     for seed in range(first, first + seeds):
         changed, gold = noisy(train.gold, len(labels), share, seed, likely)
@@ -156,14 +158,14 @@ def labels_found(
         orders = {"label-errors": found, "p(label) out of fold": chances[every, gold].argsort(kind="stable")}
         orders |= {"low confidence": confidence.argsort(), "high variability": variability.argsort()[::-1]}
         for name, order in orders.items():
-            hits = np.isin(order, changed).cumsum() / len(changed)
-            lists.setdefault(name, []).append([hits[len(changed) - 1], hits[len(found) - 1]])
+            shares = [np.isin(order[:length], changed).sum() / len(changed) for length in (len(changed), len(found))]
+            lists.setdefault(name, []).append(shares)
     names = ("precision", "recall", f"precision of the first {len(changed)}", "listed")
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         print(f"{name}: {fmean(values):.3f} ± {stdev(values):.3f}")
     print("order", f"found in {len(changed)}", "difference", "in as many as label-errors lists", "difference", sep="\t")
-    for name, shares in lists.items():
-        both = zip(np.transpose(shares), np.transpose(lists["label-errors"]), strict=True)
+    for name, every_share in lists.items():
+        both = zip(np.transpose(every_share), np.transpose(lists["label-errors"]), strict=True)
         print(name, *(_shown(one) for own, other in both for one in (own, own - other)), sep="\t")
 
 
@@ -218,7 +220,7 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
 
     train, dev, labels = _splits(task)
     if model:
-        found = open_predictor(model_folder(model), "cpu")[0].predict(dev.texts)
+        found = open_predictor(model_folder(model), "cpu")[0].predict(dev.texts, dev.pairs)
         print("model", _shown([score("macro_f1", dev.gold, found.argmax(axis=1))]), sep="\t")
     majority = np.full(len(dev.gold), np.bincount(train.gold).argmax())
     print("majority", _shown([score("macro_f1", dev.gold, majority)]), sep="\t")
@@ -238,13 +240,12 @@ def _splits(task: str, *, distinct: bool = True) -> tuple[Split, Split, list[str
     given = Artifact.open(task, "task")
     splits = read_splits(given, "train", "dev")
     train, labels = splits["train"], list(given.details["labels"])
-    rows = (
-        np.unique(np.array(train.texts, dtype=object), return_index=True)[1] if distinct else np.arange(len(train.gold))
-    )
-    rows = np.sort(rows)
-    texts = [train.texts[row] for row in rows]
+    if not distinct:
+        return train, splits["dev"], labels
+    rows = np.sort(np.unique(np.array(_texts(train), dtype=object), return_index=True)[1])
+    texts, pairs = [train.texts[row] for row in rows], train.pairs and [train.pairs[row] for row in rows]
     arrays = {name: getattr(train, name)[rows] for name in ("example", "gold", "group", "copied")}
-    return replace(train, texts=texts, **arrays), splits["dev"], labels
+    return replace(train, texts=texts, pairs=pairs, **arrays), splits["dev"], labels
 
 
 def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
@@ -252,16 +253,22 @@ def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
     features = _features(train)
     for vectorizer in features.vectorizers.values():
         vectorizer.set_params(norm=None, use_idf=False, min_df=1)
-    features.fit(train.texts)
-    return features.transform(train.texts), features.transform(dev.texts)
+    features.fit(_texts(train))
+    return features.transform(_texts(train)), features.transform(_texts(dev))
 
 
 def _features(train: Split) -> "TextFeatures":
     from tlm.shallow.features import TextFeatures
     from tlm.shallow.tfidf import CHEAPEST, OF_SPANS
 
-    marks = find_marks(train.texts)
+    marks = find_marks(_texts(train))
     return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
+
+
+def _texts(split: Split) -> list[str]:
+    from tlm.shallow.features import joined
+
+    return joined(split.texts, split.pairs)
 
 
 def _shown(scores: Sequence[float]) -> str:

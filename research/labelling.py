@@ -136,8 +136,8 @@ def labels_found(
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
     model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
-    texts = _texts(train)
-    features, every = _features(train).fit(texts).transform(texts), np.arange(len(texts))
+    texts, every = _texts(train), np.arange(len(train.gold))
+    features = _features(train).fit(texts).transform(texts)
     likely: NDArray[Any] | None = None
     if to == "frequent":
         likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(texts), 1))
@@ -198,6 +198,7 @@ def data_map(features: Any, gold: NDArray[np.int64], epochs: int, seed: int) -> 
     """
     from sklearn.linear_model import SGDClassifier
 
+    # No class weights: with them, labels that were changed to rare classes are learned as fast as the right ones.
     options = {"alpha": 1 / (STRENGTH * len(gold)), "learning_rate": "constant", "eta0": 1.0}
     model = SGDClassifier(loss="log_loss", random_state=np.random.RandomState(seed), **options)
     classes, rows = np.unique(gold, return_inverse=True)

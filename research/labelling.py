@@ -13,6 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Floats, Split, score
+from tlm.errors import InputError
 from tlm.evaluation.labelling import MOST_CLUSTERED, chosen, features_of, margins, spread, wrong
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
@@ -60,7 +61,7 @@ def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5
 
     train, dev, labels = _splits(task)
     of_train, of_dev = _frequencies(train, dev)
-    features = features_of(train.texts, None)
+    features = features_of(train.texts, train.pairs)
     rounds = range(step, min(most, len(train.texts)) + 1, step)
     curves: dict[str, list[list[float]]] = {way: [] for way in WAYS}
     with one_thread():
@@ -111,13 +112,22 @@ def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str
         yield f"{np.interp(value, best, rounds):.0f}" if value <= best[-1] else "–"
 
 
-def labels_found(task: str, *, share: float = 0.05, seeds: int = 5) -> None:
+def labels_found(
+    task: str, *, share: float = 0.05, seeds: int = 5, first: int = 0, to: str = "any", epochs: int = 10
+) -> None:
     """Print how many of the labels that were changed at random `label-errors` finds, and how many it lists in vain.
+
+    Below, what other orders of all texts find, and their difference to `label-errors`, in lists as long as there are
+    changed labels and as long as its own: by the probability of the label given, out of fold; and by a data map.
 
     Args:
         task: URI of the task.
         share: Share of the training labels to change.
         seeds: How many draws.
+        first: Number of the first draw.
+        to: What labels are changed to: any, all others alike; frequent, by their frequency; likely, by the
+            probabilities of a linear model out of fold.
+        epochs: Epochs of the data map.
     """
     from tlm.shallow.linear import Linear
     from tlm.shallow.models import one_thread
@@ -126,20 +136,77 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5) -> None:
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
     model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
-    rows = []
-    for seed in range(seeds):
-        random = np.random.default_rng(seed)
-        changed = random.permutation(len(train.gold))[: round(share * len(train.gold))]
-        gold = train.gold.copy()
-        gold[changed] = (gold[changed] + random.integers(1, len(labels), len(changed))) % len(labels)
+    texts, every = _texts(train), np.arange(len(train.gold))
+    features = _features(train).fit(texts).transform(texts)
+    likely: NDArray[Any] | None = None
+    if to == "frequent":
+        likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(texts), 1))
+    elif to == "likely":
+        likely = model.held_out(train)
+    elif to != "any":
+        raise InputError(f"to is '{to}'; expected any, frequent or likely")
+    rows, lists = [], dict[str, list[list[float]]]()
+    for seed in range(first, first + seeds):
+        changed, gold = noisy(train.gold, len(labels), share, seed, likely)
         with one_thread():
-            found, _ = wrong(model.held_out(replace(train, gold=gold)), gold)
+            chances = model.held_out(replace(train, gold=gold))
+            confidence, variability = data_map(features, gold, epochs, seed)
+        found, _ = wrong(chances, gold)
         right = np.isin(found, changed)
         rows.append((right.mean(), right.sum() / len(changed), right[: len(changed)].mean(), len(found)))
         print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
+        orders = {"label-errors": found, "p(label) out of fold": chances[every, gold].argsort(kind="stable")}
+        orders |= {"low confidence": confidence.argsort(), "high variability": variability.argsort()[::-1]}
+        for name, order in orders.items():
+            shares = [np.isin(order[:length], changed).sum() / len(changed) for length in (len(changed), len(found))]
+            lists.setdefault(name, []).append(shares)
     names = ("precision", "recall", f"precision of the first {len(changed)}", "listed")
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         print(f"{name}: {fmean(values):.3f} ± {stdev(values):.3f}")
+    print("order", f"found in {len(changed)}", "difference", "in as many as label-errors lists", "difference", sep="\t")
+    for name, every_share in lists.items():
+        both = zip(np.transpose(every_share), np.transpose(lists["label-errors"]), strict=True)
+        print(name, *(_shown(one) for own, other in both for one in (own, own - other)), sep="\t")
+
+
+def noisy(
+    gold: NDArray[np.int64], classes: int, share: float, seed: int, likely: NDArray[Any] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Change a share of the labels: the rows that are changed, and all labels afterwards.
+
+    Args:
+        gold: The labels, shape [n].
+        classes: How many classes there are.
+        share: Share of the labels to change.
+        seed: Of the draw.
+        likely: How likely each class is drawn, shape [n, classes]; None: all alike.
+    """
+    random = np.random.default_rng(seed)
+    rows, gold = random.permutation(len(gold))[: round(share * len(gold))], gold.copy()
+    if likely is None:
+        gold[rows] = (gold[rows] + random.integers(1, classes, len(rows))) % classes
+        return rows, gold
+    others = np.where(np.arange(classes) == gold[rows, np.newaxis], 0.0, likely[rows])
+    gold[rows] = [random.choice(classes, p=own / own.sum()) for own in others]
+    return rows, gold
+
+
+def data_map(features: Any, gold: NDArray[np.int64], epochs: int, seed: int) -> tuple[Floats, Floats]:
+    """Confidence and variability of each example (Swayamdipta et al., EMNLP 2020), both of shape [n].
+
+    They are mean and deviation, over the epochs, of the probability of its label, by a linear model that learns it.
+    """
+    from sklearn.linear_model import SGDClassifier
+
+    # No class weights: with them, labels that were changed to rare classes are learned as fast as the right ones.
+    options = {"alpha": 1 / (STRENGTH * len(gold)), "learning_rate": "constant", "eta0": 1.0}
+    model = SGDClassifier(loss="log_loss", random_state=np.random.RandomState(seed), **options)
+    classes, rows = np.unique(gold, return_inverse=True)
+    course = [
+        model.partial_fit(features, gold, classes).predict_proba(features)[np.arange(len(gold)), rows]
+        for _ in range(epochs)
+    ]
+    return np.mean(course, axis=0), np.std(course, axis=0)
 
 
 def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
@@ -154,7 +221,7 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
 
     train, dev, labels = _splits(task)
     if model:
-        found = open_predictor(model_folder(model), "cpu")[0].predict(dev.texts)
+        found = open_predictor(model_folder(model), "cpu")[0].predict(dev.texts, dev.pairs)
         print("model", _shown([score("macro_f1", dev.gold, found.argmax(axis=1))]), sep="\t")
     majority = np.full(len(dev.gold), np.bincount(train.gold).argmax())
     print("majority", _shown([score("macro_f1", dev.gold, majority)]), sep="\t")
@@ -174,13 +241,12 @@ def _splits(task: str, *, distinct: bool = True) -> tuple[Split, Split, list[str
     given = Artifact.open(task, "task")
     splits = read_splits(given, "train", "dev")
     train, labels = splits["train"], list(given.details["labels"])
-    rows = (
-        np.unique(np.array(train.texts, dtype=object), return_index=True)[1] if distinct else np.arange(len(train.gold))
-    )
-    rows = np.sort(rows)
-    texts = [train.texts[row] for row in rows]
+    if not distinct:
+        return train, splits["dev"], labels
+    rows = np.sort(np.unique(np.array(_texts(train), dtype=object), return_index=True)[1])
+    texts, pairs = [train.texts[row] for row in rows], train.pairs and [train.pairs[row] for row in rows]
     arrays = {name: getattr(train, name)[rows] for name in ("example", "gold", "group", "copied")}
-    return replace(train, texts=texts, **arrays), splits["dev"], labels
+    return replace(train, texts=texts, pairs=pairs, **arrays), splits["dev"], labels
 
 
 def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
@@ -188,16 +254,22 @@ def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
     features = _features(train)
     for vectorizer in features.vectorizers.values():
         vectorizer.set_params(norm=None, use_idf=False, min_df=1)
-    features.fit(train.texts)
-    return features.transform(train.texts), features.transform(dev.texts)
+    features.fit(_texts(train))
+    return features.transform(_texts(train)), features.transform(_texts(dev))
 
 
 def _features(train: Split) -> "TextFeatures":
     from tlm.shallow.features import TextFeatures
     from tlm.shallow.tfidf import CHEAPEST, OF_SPANS
 
-    marks = find_marks(train.texts)
+    marks = find_marks(_texts(train))
     return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
+
+
+def _texts(split: Split) -> list[str]:
+    from tlm.shallow.features import joined
+
+    return joined(split.texts, split.pairs)
 
 
 def _shown(scores: Sequence[float]) -> str:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.labelling import data_map, few_labels, labels_found
+from research.labelling import noisy as with_noise
 from tests.conftest import missing
 from tests.searchable import KITCHEN_AND_ROAD, corpus_of
 from tests.toys import Row, make_task
@@ -256,3 +258,39 @@ def test_names_that_make_no_model_are_refused(
     (tmp_path / "names.csv").write_text(f"label,text\n{text}\n")
     with pytest.raises(InputError, match=sentence):
         label_names(named[0], str(tmp_path / "names.csv"))
+
+
+@given(st.integers(0, 999), st.booleans())
+def test_changed_labels_are_other_ones_and_only_possible_ones(seed: int, known: bool) -> None:
+    gold = np.arange(60) % 4
+    likely = np.tile([5, 3, 2, 0], (60, 1)) if known else None
+    rows, changed = with_noise(gold, 4, 0.2, seed, likely)
+    assert len({*rows.tolist()}) == 12
+    assert np.flatnonzero(changed != gold).tolist() == sorted(rows)
+    assert known <= (3 not in changed[rows])
+
+
+def test_labels_that_were_changed_have_the_lowest_confidence() -> None:
+    gold = np.arange(60) % 3
+    features = np.eye(3)[gold] + np.random.default_rng(0).normal(0, 0.1, (60, 3))
+    rows, changed = with_noise(gold, 3, 0.1, 0)
+    confidence, variability = data_map(features, changed, 10, 0)
+    assert {*confidence.argsort()[:6]} == {*rows}
+    assert 0 < confidence.min() < confidence.max() < 1
+    assert (variability**2 <= confidence * (1 - confidence)).all()
+    assert not data_map(features, changed, 1, 0)[1].any()
+
+
+@pytest.mark.parametrize("to", ["any", "frequent", "likely"])
+def test_the_study_reads_the_second_texts_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str) -> None:
+    """All first texts are the same, so that without the second ones nothing could be found or learned."""
+    pairs: list[Row] = [("what is it about?", text, label, split) for text, _, label, split in ROWS]
+    task = make_task(tmp_path, pairs, "macro_f1", ["kitchen", "road"])
+    labels_found(task, seeds=2, to=to)
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    shown = {line[0]: line[1:] for line in lines if len(line) == 5}
+    assert shown["low confidence"][0] == shown["p(label) out of fold"][0] == "100.0 ± 0.0"
+    few_labels(task, model=baseline(task, root=str(tmp_path)), seeds=1)
+    scores = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert scores["model"] == "100.0"
+    assert float(scores["50"]) > 90

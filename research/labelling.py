@@ -14,7 +14,16 @@ from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.errors import InputError
-from tlm.evaluation.labelling import MOST_CLUSTERED, chosen, features_of, margins, spread, wrong
+from tlm.evaluation.labelling import (
+    MOST_CLUSTERED,
+    chosen,
+    course,
+    features_of,
+    features_to_learn,
+    margins,
+    spread,
+    wrong,
+)
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
 
@@ -112,13 +121,12 @@ def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str
         yield f"{np.interp(value, best, rounds):.0f}" if value <= best[-1] else "–"
 
 
-def labels_found(
-    task: str, *, share: float = 0.05, seeds: int = 5, first: int = 0, to: str = "any", epochs: int = 10
-) -> None:
+def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int = 0, to: str = "any") -> None:
     """Print how many of the labels that were changed at random `label-errors` finds, and how many it lists in vain.
 
     Below, what other orders of all texts find, and their difference to `label-errors`, in lists as long as there are
-    changed labels and as long as its own: by the probability of the label given, out of fold; and by a data map.
+    changed labels and as long as its own: by confident learning, by the probability of the label out of fold, and by a
+    data map's variability.
 
     Args:
         task: URI of the task.
@@ -127,7 +135,6 @@ def labels_found(
         first: Number of the first draw.
         to: What labels are changed to: any, all others alike; frequent, by their frequency; likely, by the
             probabilities of a linear model out of fold.
-        epochs: Epochs of the data map.
     """
     from tlm.shallow.linear import Linear
     from tlm.shallow.models import one_thread
@@ -136,11 +143,10 @@ def labels_found(
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
     model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
-    texts, every = _texts(train), np.arange(len(train.gold))
-    features = _features(train).fit(texts).transform(texts)
+    features, every = features_to_learn(_texts(train)), np.arange(len(train.gold))
     likely: NDArray[Any] | None = None
     if to == "frequent":
-        likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(texts), 1))
+        likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(every), 1))
     elif to == "likely":
         likely = model.held_out(train)
     elif to != "any":
@@ -149,24 +155,49 @@ def labels_found(
     for seed in range(first, first + seeds):
         changed, gold = noisy(train.gold, len(labels), share, seed, likely)
         with one_thread():
-            chances = model.held_out(replace(train, gold=gold))
-            confidence, variability = data_map(features, gold, epochs, seed)
-        found, _ = wrong(chances, gold)
+            chances, epochs = model.held_out(replace(train, gold=gold)), [*course(features, gold, len(labels), seed)]
+        found, _ = wrong(np.mean(epochs, axis=0), gold)
         right = np.isin(found, changed)
-        rows.append((right.mean(), right.sum() / len(changed), right[: len(changed)].mean(), len(found)))
+        rows.append((right.mean(), right.sum() / len(changed), len(found)))
         print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
-        orders = {"label-errors": found, "p(label) out of fold": chances[every, gold].argsort(kind="stable")}
-        orders |= {"low confidence": confidence.argsort(), "high variability": variability.argsort()[::-1]}
+        own = [one[every, gold] for one in epochs]
+        orders = {
+            "label-errors": np.mean(own, axis=0).argsort(kind="stable"),
+            "confident learning": confident(chances, gold)[0],
+        }
+        orders |= {"p(label) out of fold": chances[every, gold].argsort(kind="stable")}
+        orders |= {"high variability": np.std(own, axis=0).argsort()[::-1]}
         for name, order in orders.items():
             shares = [np.isin(order[:length], changed).sum() / len(changed) for length in (len(changed), len(found))]
             lists.setdefault(name, []).append(shares)
-    names = ("precision", "recall", f"precision of the first {len(changed)}", "listed")
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+    for name, values in zip(("precision", "recall", "listed"), zip(*rows, strict=True), strict=True):
         print(f"{name}: {fmean(values):.3f} ± {stdev(values):.3f}")
     print("order", f"found in {len(changed)}", "difference", "in as many as label-errors lists", "difference", sep="\t")
     for name, every_share in lists.items():
         both = zip(np.transpose(every_share), np.transpose(lists["label-errors"]), strict=True)
         print(name, *(_shown(one) for own, other in both for one in (own, own - other)), sep="\t")
+
+
+def confident(chances: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find wrong labels by confident learning (Northcutt et al., JAIR 2021): what is off the diagonal of its joint.
+
+    Args:
+        chances: Probabilities by models that did not learn from the example, shape [n, classes].
+        gold: The labels given, shape [n].
+
+    Returns:
+        The rows, by how far the best probability is ahead of the given label's; and their likely labels.
+    """
+    rows, classes = np.arange(len(gold)), chances.shape[1]
+    least = np.array(
+        [chances[gold == label, label].mean() if (gold == label).any() else 2.0 for label in range(classes)]
+    )
+    above = np.where(chances >= least, chances, -1.0)
+    likely = above.argmax(axis=1)
+    ahead = chances.max(axis=1) - chances[rows, gold]
+    found = np.flatnonzero((above.max(axis=1) >= 0) & (likely != gold) & (ahead > 0))
+    found = found[np.argsort(-ahead[found], kind="stable")]
+    return found, likely[found]
 
 
 def noisy(
@@ -189,24 +220,6 @@ def noisy(
     others = np.where(np.arange(classes) == gold[rows, np.newaxis], 0.0, likely[rows])
     gold[rows] = [random.choice(classes, p=own / own.sum()) for own in others]
     return rows, gold
-
-
-def data_map(features: Any, gold: NDArray[np.int64], epochs: int, seed: int) -> tuple[Floats, Floats]:
-    """Confidence and variability of each example (Swayamdipta et al., EMNLP 2020), both of shape [n].
-
-    They are mean and deviation, over the epochs, of the probability of its label, by a linear model that learns it.
-    """
-    from sklearn.linear_model import SGDClassifier
-
-    # No class weights: with them, labels that were changed to rare classes are learned as fast as the right ones.
-    options = {"alpha": 1 / (STRENGTH * len(gold)), "learning_rate": "constant", "eta0": 1.0}
-    model = SGDClassifier(loss="log_loss", random_state=np.random.RandomState(seed), **options)
-    classes, rows = np.unique(gold, return_inverse=True)
-    course = [
-        model.partial_fit(features, gold, classes).predict_proba(features)[np.arange(len(gold)), rows]
-        for _ in range(epochs)
-    ]
-    return np.mean(course, axis=0), np.std(course, axis=0)
 
 
 def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:

@@ -2,12 +2,12 @@
 
 The texts to label next are unsure, of every class, and differ from each other. A model is unsure where its two best
 probabilities are close ("breaking ties", Scheffer et al. 2001). Of each predicted class, the least sure texts are
-clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv 1901.05954). Labels that look wrong are
-found by confident learning (Northcutt et al., JAIR 2021).
+clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv 1901.05954). Labels that look wrong
+have a low confidence in a data map (Swayamdipta et al., EMNLP 2020): a model learns them late or never.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.marks import find_marks
+from tlm.data.marks import Marks, find_marks, marks_of, named_marks
 from tlm.data.passages import rows_at
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
-from tlm.data.tasks.examples import classes_of, examples, one_label_each
+from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits
 from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Quote, Row, Span, Table, Text
@@ -29,13 +29,13 @@ from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
 from tlm.evaluation.predict.predict import check_new, is_folder, model_folder, write_new
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
-from tlm.evaluation.score.baseline import given
-from tlm.progress import say
+from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.settings.options import Fields, Range
 from tlm.settings.sections import MOST_HITS
 
 VERSION = 1
+EPOCHS, STRENGTH = 10, 10.0  # of the model that learns labels
 SHARPNESS = 10.0  # of the probabilities: cosines of texts and classes are mostly less than 0.3 apart
 
 
@@ -241,11 +241,11 @@ COLUMNS: tuple[Column | str, ...] = (
 
 
 def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str] = ()) -> str:
-    """List the labels of train and dev that look wrong, the surest first.
+    """List the labels of train and dev that look wrong, the hardest to learn first.
 
-    A linear model answers each text without having learned from it or its group: those of train in five folds, those
-    of dev by a model of all of train. A label looks wrong if another one is likelier, and at least as likely as it is
-    on average for texts that have it. Test is not looked at: who corrects it where a model disagrees favours models.
+    A linear model learns all of them, epoch by epoch. A label's confidence is the mean of the probabilities that it has
+    after each epoch: a right label is learned soon, also from texts like it. It looks wrong if its confidence is below
+    a half. Test is not looked at: who corrects it where a model disagrees favours models.
 
     Args:
         task: URI of the task, with one label a text.
@@ -260,20 +260,20 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
         raise InputError(f"{task} is a regression; label-errors needs a task with classes")
     if to:
         check_new(to)
-    from tlm.shallow.models import one_thread
-    from tlm.shallow.tfidf import tune
+    from tlm.shallow.features import joined
 
-    fitted_to, marks = given(opened, spans)
-    train, dev = fitted_to.train, fitted_to.dev
-    with one_thread():
-        model = tune(fitted_to, marks)
-        chances = np.concatenate([model.held_out(train), model.predict(dev.texts, dev.pairs)])
+    train, dev = read_splits(opened, "train", "dev").values()
     gold, ordinals = np.concatenate([train.gold, dev.gold]), np.concatenate([train.example, dev.example])
-    found, likely = wrong(chances, gold)
+    texts = [*joined(train.texts, train.pairs), *joined(dev.texts, dev.pairs)]
+    features = features_to_learn(texts, named_marks(spans) if spans else None)
+    means = np.zeros((len(gold), len(labels)))
+    for chances in track(course(features, gold, len(labels)), "learning the labels", EPOCHS, "epochs"):
+        means += chances / EPOCHS
+    found, likely = wrong(means, gold)
     rows = []
     for row, best, one in zip(found, likely, examples(opened).take(ordinals[found]).to_pylist(), strict=True):
         facts = {name: one[name] for name in ("split", "id", "label")} | {"likely": labels[best]}
-        sure = {"p(likely)": round(chances[row, best], 4), "p(label)": round(chances[row, gold[row]], 4)}
+        sure = {"p(likely)": round(means[row, best], 4), "p(label)": round(means[row, gold[row]], 4)}
         rows.append({**facts, **sure, "text": whole_text(one)})
     if to:
         write_new(to, rows, ["split", "id", "label", "likely", "p(likely)", "p(label)", "text"])
@@ -287,23 +287,61 @@ def _cells(row: dict[str, Any]) -> Row:
     return *names, f"{row['p(likely)']:.2f}", Quote.of(visible(row["text"], WIDTH))
 
 
-def wrong(chances: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the labels that look wrong: what is off the diagonal of the confident joint (the paper's equations 1 and 2).
+def features_to_learn(texts: Sequence[str], marks: Marks | None = None) -> Any:
+    """The features of texts from which `course` learns their labels, a sparse matrix.
+
+    Raises InputError if no word is in two texts.
+    """
+    from tlm.shallow.features import TextFeatures
+    from tlm.shallow.tfidf import CHEAPEST, OF_SPANS
+
+    marks = marks_of(texts, marks)
+    try:
+        return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks).fit([*texts]).transform([*texts])
+    except ValueError:  # scikit-learn's "no terms remain"
+        raise InputError("no word is in two texts, so there is nothing to learn labels from") from None
+
+
+def course(features: Any, gold: NDArray[np.int64], classes: int, seed: int = 0) -> Iterator[Floats]:
+    """Yield the probabilities, shape [n, classes], of a linear model that learns the labels, after each of its epochs.
+
+    Classes have no weights: with them, labels that were changed to rare classes are learned as fast as the right ones.
 
     Args:
-        chances: Probabilities by models that did not learn from the example, shape [n, classes].
+        features: Of the texts, as `features_to_learn` makes them.
+        gold: The labels, shape [n].
+        classes: How many classes there are.
+        seed: Of the order of the texts in each epoch.
+
+    Raises:
+        InputError: all labels are the same.
+    """
+    from sklearn.linear_model import SGDClassifier
+
+    options = {"alpha": 1 / (STRENGTH * len(gold)), "learning_rate": "constant", "eta0": 1.0}
+    model = SGDClassifier(loss="log_loss", random_state=np.random.RandomState(seed), **options)
+    known = np.unique(gold)
+    if len(known) < 2:
+        raise InputError("all texts of train and dev have the same label, so no label can look wrong")
+    for _ in range(EPOCHS):
+        found = np.zeros((len(gold), classes))
+        found[:, known] = model.partial_fit(features, gold, known).predict_proba(features)
+        yield found
+
+
+def wrong(means: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the labels that look wrong.
+
+    Args:
+        means: Mean probabilities over the epochs of `course`, shape [n, classes].
         gold: The labels given, shape [n].
 
     Returns:
-        The rows, by how far the best probability is ahead of the given label's; and their likely labels.
+        The rows, the least confident first; and the likeliest other label of each.
     """
-    rows, classes = np.arange(len(gold)), chances.shape[1]
-    least = np.array(
-        [chances[gold == label, label].mean() if (gold == label).any() else 2.0 for label in range(classes)]
-    )
-    above = np.where(chances >= least, chances, -1.0)
-    likely = above.argmax(axis=1)
-    ahead = chances.max(axis=1) - chances[rows, gold]
-    found = np.flatnonzero((above.max(axis=1) >= 0) & (likely != gold) & (ahead > 0))
-    found = found[np.argsort(-ahead[found], kind="stable")]
-    return found, likely[found]
+    rows, others = np.arange(len(gold)), means.copy()
+    others[rows, gold] = -1.0
+    confidence = means[rows, gold]
+    order = np.argsort(confidence, kind="stable")
+    found = order[confidence[order] < 0.5]
+    return found, others[found].argmax(axis=1)

@@ -152,5 +152,5 @@ def _explained(name: str, error: Exception) -> InputError:
     last = name.rpartition("/")[2]
     return InputError(
         f"{name} is not a folder, and the Hugging Face Hub cannot be reached ({reason(error)}); on a machine with a "
-        f"network, run 'hf download {name} --local-dir {last}', and give the folder {last} instead"
+        f"network, run 'hf download {name} --local-dir {last}', and give the folder {last} instead (for pods, from S3)"
     )

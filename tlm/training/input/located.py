@@ -65,7 +65,7 @@ def refuse_code(folder: Path) -> None:
 
 
 def names_of(model: str) -> list[str]:
-    """The names of a model's files, also of those in folders within, where it is; nothing is downloaded.
+    """The names of a model's files, also of those in folders within; no weights are downloaded.
 
     Raises:
         InputError: the Hub cannot be reached, and no model of that name was downloaded before.

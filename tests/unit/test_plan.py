@@ -1,5 +1,6 @@
 """The plan: everything checked before any work, arms × seeds as flat strings."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,27 @@ def test_what_is_wrong_is_one_sentence(wrong: dict[str, Any], sentence: str) -> 
     with pytest.raises(InputError) as error:
         settings("pocket", **wrong)
     assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("arm", "file", "readable"),
+    [
+        ("published", "pytorch_model.bin", False),
+        ("embeddings", "pytorch_model.bin", False),
+        ("published", "0_StaticEmbedding/model.safetensors", False),
+        ("embeddings", "0_StaticEmbedding/model.safetensors", True),
+        ("published", "model-00001-of-00002.safetensors", True),
+    ],
+)
+def test_a_published_model_without_weights_to_read_is_refused(
+    arm: str, file: str, readable: bool, tmp_path: Path
+) -> None:
+    weights = tmp_path / "old" / file
+    weights.parent.mkdir(parents=True)
+    weights.touch()
+    refused = pytest.raises(InputError, match=r"old has no weights \(.*\.safetensors\); older ones .* are pickles")
+    with nullcontext() if readable else refused:
+        settings("pocket", arms=arm, published=str(tmp_path / "old"))
 
 
 def test_several_tasks_together_have_the_steps_of_their_own_runs_and_each_run_its_parts(tmp_path):

@@ -26,6 +26,7 @@ from tlm.settings.options import Compute
 from tlm.training.classification import masked_lm_loss
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
+from tlm.training.input.located import names_of
 from tlm.training.input.texts import Examples, Ragged
 from tlm.training.input.tokenize import tokenize
 from tlm.training.input.tokenizer import build_tokenizer
@@ -271,6 +272,7 @@ def test_a_name_on_the_hub_is_found_in_its_cache_without_a_network(tmp_path, mon
     (hub / cache / "refs" / "main").write_text(COMMIT)
     found = load_model("owner/bert", first.input("task").uri, preset="tiny", root=str(tmp_path))
     assert found == first.uri
+    assert {"config.json", "model.safetensors"} <= {*names_of("owner/bert")}
 
 
 # ---- what is refused

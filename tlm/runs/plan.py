@@ -3,6 +3,7 @@
 Arms are networks from scratch, and published models, which others trained.
 """
 
+import fnmatch
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -22,7 +23,7 @@ from tlm.runs.advise import advice_for
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.training.distributed.launch import ROWS
-from tlm.training.input.located import model_folder, published_name
+from tlm.training.input.located import CONVERT, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
 from tlm.training.input.tokenizer import adopt_tokenizer
 from tlm.training.stages import load_model
@@ -113,12 +114,15 @@ def parse_models(text: str) -> list[str]:
     return models
 
 
-def check_models(models: Sequence[str]) -> None:
-    """Raise InputError for a published model that is not there. Only small files are downloaded."""
-    for model in models:
+def check_models(arms: Arms) -> None:
+    """Raise InputError for a published model that is not there or has no weights. Only small files are downloaded."""
+    for model in arms.models:
         with model_folder(model, of_tokenizers=True) as folder:
             if not folder.is_dir():
                 raise InputError(f"run_published: {model} is a file; give the folder of a published model")
+        weights = WEIGHTS[0] if arms.further else "*.safetensors"  # of embeddings, also in folders within
+        if not fnmatch.filter(names_of(model), weights):
+            raise InputError(f"run_published: {model} has no weights ({weights}); {CONVERT}")
 
 
 def listed(text: str, name: str) -> list[str]:
@@ -228,7 +232,7 @@ def settings(
     runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
     runs += found.embeddings * len(found.models)
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
-    check_models(found.models)
+    check_models(found)
     retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
     stage2 = min(int(gpus), max(1, *(one.finetune.batch // ROWS for one in (resolved, *theirs))))
     one = min(int(gpus), 1)

@@ -5,10 +5,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.data.registry import check_endpoint
 from tlm.errors import InputError, reason
+
+if TYPE_CHECKING:
+    from tlm.artifacts.stores.s3 import S3Store
 
 TEXTS = (
     *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
@@ -60,6 +64,27 @@ def refuse_code(folder: Path) -> None:
             )
 
 
+def names_of(model: str) -> list[str]:
+    """The names of a model's files, also of those in folders within; no weights are downloaded.
+
+    Raises:
+        InputError: the Hub cannot be reached, and no model of that name was downloaded before.
+    """
+    if model.startswith("s3://"):
+        store, prefix = _bucket(model)
+        return [stored.name.removeprefix(prefix) for stored in store.list(prefix)]
+    folder = Path(model)
+    if is_hub_name(model):
+        from huggingface_hub import HfApi
+
+        check_endpoint()
+        try:
+            return [file.rfilename for file in HfApi().model_info(model).siblings or ()]
+        except Exception:  # the Hub's client raises many kinds; without a network, it finds what was downloaded before
+            folder = _from_hub(model, TEXTS)
+    return [file.relative_to(folder).as_posix() for file in folder.rglob("*")]
+
+
 def is_hub_name(model: str) -> bool:
     """Whether a model is to be had from the Hub: it is no folder here, and is not written like one."""
     written = model.startswith((".", "/", "~")) or model.count("/") > 1 or model.endswith(".json")
@@ -82,11 +107,7 @@ def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _from_s3(address: str, of_tokenizers: bool, files: Sequence[str]) -> Iterator[Path]:
-    from tlm.artifacts.stores.s3 import S3Store
-
-    bucket, _, key = address.removeprefix("s3://").partition("/")
-    store, prefix = S3Store(f"s3://{bucket}"), f"{key.rstrip('/')}/" if key else ""
-    names = [stored.name.removeprefix(prefix) for stored in store.list(prefix)]
+    (store, prefix), names = _bucket(address), names_of(address)
     own = [name for name in names if "/" not in name]
     chosen = _matching(names, files) if files else files_of(own, weights=not of_tokenizers)
     if not chosen:
@@ -95,7 +116,15 @@ def _from_s3(address: str, of_tokenizers: bool, files: Sequence[str]) -> Iterato
         store.cache = folder
         for name in chosen:
             store.local(prefix + name)
-        yield folder / key
+        yield folder / prefix
+
+
+def _bucket(address: str) -> "tuple[S3Store, str]":
+    """The bucket of an address, as a store, and what the names of its files begin with."""
+    from tlm.artifacts.stores.s3 import S3Store
+
+    bucket, _, key = address.removeprefix("s3://").partition("/")
+    return S3Store(f"s3://{bucket}"), f"{key.rstrip('/')}/" if key else ""
 
 
 def _from_disk_or_hub(model: str, of_tokenizers: bool, files: Sequence[str]) -> Path:
@@ -123,5 +152,5 @@ def _explained(name: str, error: Exception) -> InputError:
     last = name.rpartition("/")[2]
     return InputError(
         f"{name} is not a folder, and the Hugging Face Hub cannot be reached ({reason(error)}); on a machine with a "
-        f"network, run 'hf download {name} --local-dir {last}', and give the folder {last} instead"
+        f"network, run 'hf download {name} --local-dir {last}', and give the folder {last} instead (for pods, from S3)"
     )

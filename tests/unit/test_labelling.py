@@ -225,7 +225,7 @@ def test_changed_labels_are_listed_with_the_likely_ones_and_test_is_left_alone(t
     given = [(rows[number][2], ROWS[number][2]) for number in listed]
     assert [(row["label"], row["likely"]) for row in found] == given
     assert shown.startswith(f"{len(found)} of 128 labels look wrong")
-    assert [number for number in listed if f"e{number} " in shown] == listed[:2]
+    assert [number for number in listed if f"e{number}: " in shown] == listed[:2]
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tlm.data.reading.records import Record, Rejects, name_of, text_of
 from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits
 from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
-from tlm.evaluation.pages.blocks import Block, Column, Quote, Row, Span, Table, Text
+from tlm.evaluation.pages.blocks import Block, Items, Line, Quote, Span, Text
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
 from tlm.evaluation.predict.predict import check_new, is_folder, model_folder, write_new
@@ -232,12 +232,7 @@ def _texts_of(model: str) -> set[Key]:
     return set(zip(*columns, strict=True))
 
 
-WIDTH = 160  # characters shown of a text
-COLUMNS: tuple[Column | str, ...] = (
-    *(Column(name, "left") for name in ("id", "label", "likely")),
-    "sure",
-    Column("text", "words"),
-)
+WIDTH = 240  # characters shown of a text
 
 
 def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str] = ()) -> str:
@@ -278,13 +273,14 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
     if to:
         write_new(to, rows, ["split", "id", "label", "likely", "p(likely)", "p(label)", "text"])
     shown: list[Block] = [Text(f"{len(rows):,} of {len(gold):,} labels look wrong; check them before you change them.")]
-    shown += [Table(COLUMNS, list(map(_cells, rows[:top])))] if rows[:top] else []
+    shown += [Items(tuple(map(_line, rows[:top])))] if rows[:top] else []
     return terminal(shown, styled=sys.stdout.isatty()).strip("\n")
 
 
-def _cells(row: dict[str, Any]) -> Row:
-    names = (Span(visible(row[name], 60)) for name in ("id", "label", "likely"))
-    return *names, f"{row['p(likely)']:.2f}", Quote.of(visible(row["text"], WIDTH))
+def _line(row: dict[str, Any]) -> Line:
+    label, likely = (visible(row[name], 60) for name in ("label", "likely"))
+    said = f": {label} ({row['p(label)']:.2f}), or {likely} ({row['p(likely)']:.2f})? "
+    return Span(visible(row["id"], 60), "bold"), said, Quote.of(visible(row["text"], WIDTH))
 
 
 def features_to_learn(texts: Sequence[str], marks: Marks | None = None) -> Any:

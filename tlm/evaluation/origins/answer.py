@@ -109,7 +109,8 @@ def _learned(
     """What the model learned from, near the text, and notes on what is missing."""
     if is_folder(model):
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
-    task, subset = (trained(model).nearest(kind) for kind in ("task", "subset"))
+    source = trained(model)
+    task, subset = source.nearest("task"), source.nearest("subset")
     shows = task is not None and not isinstance(predictor, OnnxClassifier)
     near = nearest_texts(predictor, task, text, pair, top) if task and shows else []
     passages = taught(subset, words, top) if subset else []

@@ -182,11 +182,16 @@ def test_confident_learning_and_its_order_are_those_of_cleanlab(classes: int) ->
 
 
 @given(st.integers(0, 999), st.integers(2, 6))
-def test_wrong_labels_have_less_than_half_of_the_probability(seed: int, classes: int) -> None:
+def test_wrong_labels_have_less_than_half_of_the_probability_and_not_twice_that_of_another(
+    seed: int, classes: int
+) -> None:
     means, gold = noisy(seed, classes)
     found, likely = wrong(means, gold)
     confidence = means[np.arange(200), gold]
-    assert {*found.tolist()} == {row for row in range(200) if confidence[row] < 0.5}
+    rivals = [max(means[row, one] for one in range(classes) if one != gold[row]) for row in range(200)]
+    assert {*found.tolist()} == {
+        row for row in range(200) if confidence[row] < 0.5 and confidence[row] < 2 * rivals[row]
+    }
     assert confidence[found].tolist() == sorted(confidence[found])
     for row, best in zip(found, likely, strict=True):
         assert best == max((one for one in range(classes) if one != gold[row]), key=lambda one: means[row, one])

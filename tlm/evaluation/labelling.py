@@ -240,7 +240,8 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
 
     A linear model learns all of them, epoch by epoch. A label's confidence is the mean of the probabilities that it has
     after each epoch: a right label is learned soon, also from texts like it. It looks wrong if its confidence is below
-    a half. Test is not looked at: who corrects it where a model disagrees favours models.
+    a half, and less than twice that of another label for the text. Test is not looked at: who corrects it where a model
+    disagrees favours models.
 
     Args:
         task: URI of the task, with one label a text.
@@ -326,7 +327,9 @@ def course(features: Any, gold: NDArray[np.int64], classes: int, seed: int = 0) 
 
 
 def wrong(means: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the labels that look wrong.
+    """Find the labels that look wrong: with a confidence below a half, and less than twice that of another label.
+
+    Where there are few texts for many classes, no label gets a half; there, the second condition decides.
 
     Args:
         means: Mean probabilities over the epochs of `course`, shape [n, classes].
@@ -339,5 +342,5 @@ def wrong(means: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], ND
     others[rows, gold] = -1.0
     confidence = means[rows, gold]
     order = np.argsort(confidence, kind="stable")
-    found = order[confidence[order] < 0.5]
+    found = order[confidence[order] < np.minimum(0.5, 2 * others[order].max(axis=1))]
     return found, others[found].argmax(axis=1)

@@ -164,9 +164,9 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
         orders = {
             "label-errors": np.mean(own, axis=0).argsort(kind="stable"),
             "confident learning": confident(chances, gold)[0],
+            "p(label) out of fold": chances[every, gold].argsort(kind="stable"),
+            "high variability": np.std(own, axis=0).argsort()[::-1],
         }
-        orders |= {"p(label) out of fold": chances[every, gold].argsort(kind="stable")}
-        orders |= {"high variability": np.std(own, axis=0).argsort()[::-1]}
         for name, order in orders.items():
             shares = [np.isin(order[:length], changed).sum() / len(changed) for length in (len(changed), len(found))]
             lists.setdefault(name, []).append(shares)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.published import write_bert
 from tests.toy_reports import reported, told_of, toy_world
-from tests.toys import World, words
+from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
 from tlm.evaluation.report import checks
@@ -113,6 +113,23 @@ def test_few_seeds(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     assert "TLM009" in codes(told_of([*runs(world), *runs(world, "task-only", seeds=2)]))
     assert "TLM009" not in codes(told_of([*runs(world), *runs(world, "task-only")]))
+
+
+def test_labels_that_a_model_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {"kitchen": "soup pan stir boil", "road": "car wheel drive park"}
+    labels = [("kitchen", "road")[number % 2] for number in range(60)]
+    rows: list[Row] = [(f"{texts[one]} {number}", None, one, "train") for number, one in enumerate(labels)]
+    rows[7] = (rows[7][0], None, "kitchen", "train")
+    rows += [(text, None, label, split) for text, _, label, _ in rows[20:30] for split in ("dev", "test")]
+    task = Artifact.open(make_task(tmp_path, rows, "macro_f1", [*texts]))
+    task.counts.update(train=60, dev=10)
+    assert list(checks._doubted(task)) == list(checks._doubted(None)) == []  # too few labels
+    monkeypatch.setattr(checks, "LEAST_LABELS", 70)
+    (found,) = checks._doubted(task)
+    assert found.severity == checks.NOTE
+    assert found.sentence.startswith("1 of the 70 labels of train and dev look wrong")
+    monkeypatch.setattr(checks, "MOST_LEARNED", 139)
+    assert list(checks._doubted(task)) == []
 
 
 def test_warnings_come_first_and_pages_show_them_all(tmp_path: Path) -> None:

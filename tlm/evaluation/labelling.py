@@ -256,15 +256,7 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
         raise InputError(f"{task} is a regression; label-errors needs a task with classes")
     if to:
         check_new(to)
-    from tlm.shallow.features import joined
-
-    train, dev = read_splits(opened, "train", "dev").values()
-    gold, ordinals = np.concatenate([train.gold, dev.gold]), np.concatenate([train.example, dev.example])
-    texts = [*joined(train.texts, train.pairs), *joined(dev.texts, dev.pairs)]
-    features = features_to_learn(texts, named_marks(spans) if spans else None)
-    means = np.zeros((len(gold), len(labels)))
-    for chances in track(course(features, gold, len(labels)), "learning the labels", EPOCHS, "epochs"):
-        means += chances / EPOCHS
+    gold, ordinals, means = learned(opened, named_marks(spans) if spans else None)
     found, likely = wrong(means, gold)
     rows = []
     for row, best, one in zip(found, likely, examples(opened).take(ordinals[found]).to_pylist(), strict=True):
@@ -282,6 +274,22 @@ def _line(row: dict[str, Any]) -> Line:
     label, likely = (visible(row[name], 60) for name in ("label", "likely"))
     said = f": {label} ({row['p(label)']:.2f}), or {likely} ({row['p(likely)']:.2f})? "
     return Span(visible(row["id"], 60), "bold"), said, Quote.of(visible(row["text"], WIDTH))
+
+
+def learned(task: Artifact, marks: Marks | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """The labels of train and dev, their rows in the task, and the mean probabilities over the epochs of `course`.
+
+    Raises InputError if there is nothing to learn, or the task is damaged.
+    """
+    from tlm.shallow.features import joined
+
+    train, dev = read_splits(task, "train", "dev").values()
+    gold, ordinals = np.concatenate([train.gold, dev.gold]), np.concatenate([train.example, dev.example])
+    features = features_to_learn([*joined(train.texts, train.pairs), *joined(dev.texts, dev.pairs)], marks)
+    means = np.zeros((len(gold), len(task.details["labels"])))
+    for chances in track(course(features, gold, means.shape[1]), "learning the labels", EPOCHS, "epochs"):
+        means += chances / EPOCHS
+    return gold, ordinals, means
 
 
 def features_to_learn(texts: Sequence[str], marks: Marks | None = None) -> Any:

@@ -1,6 +1,7 @@
 """Checks of a report: what may make its scores misleading, each with a code that docs/your-task.md explains."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.ranges import HEAD, HEAD_TAIL
 from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
+from tlm.evaluation.labelling import learned, wrong
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
 from tlm.evaluation.report.findings import AHEAD, Difference, Summary, linear_of, points, score_text
 from tlm.evaluation.report.runs import Group
@@ -22,6 +24,7 @@ WARNING, NOTE = "warning", "note"
 LEAST_EXAMPLES, LEAST_GROUPS = 100, 30  # of dev and of test
 CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are lost
 UNCUT = 1 << 30  # tokens
+LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 
 
 class Check(NamedTuple):
@@ -62,6 +65,7 @@ def checks(
     found += _of_published(groups)
     found += _divided(task)
     found += _few(differences)
+    found += _doubted(task)
     return sorted(found, key=lambda check: check.severity != WARNING)
 
 
@@ -173,3 +177,17 @@ def _few(differences: Sequence[Difference]) -> Iterator[Check]:
     if any(one["low"] is None for one in differences):
         few = f"Some arms have fewer than {LEAST_SEEDS} seeds or draws of text"
         yield Check("TLM009", NOTE, f"{few}; no order is claimed for them, because a few points can be chance.")
+
+
+def _doubted(task: Artifact | None) -> Iterator[Check]:
+    """Labels that a model learns late or never."""
+    if task is None or task.details["problem"] != "classification":
+        return
+    count = sum(task.counts.get(split, 0) for split in ("train", "dev"))
+    if count < LEAST_LABELS or count * len(task.details["labels"]) > MOST_LEARNED:
+        return
+    with suppress(InputError):  # gone, which the report says elsewhere
+        gold, _, means = learned(task)
+        if found := len(wrong(means, gold)[0]):
+            of = f"{found:,} of the {count:,} labels of train and dev look wrong"
+            yield Check("TLM010", NOTE, f"{of}; `tlm label-errors` lists them, and many of them may be right.")

@@ -28,7 +28,7 @@ from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES, coverage
 from tlm.settings.options import Prices
 
-VERSION = 15
+VERSION = 16
 
 
 def report(

@@ -190,4 +190,4 @@ def _doubted(task: Artifact | None) -> Iterator[Check]:
         gold, _, means = learned(task)
         if found := len(wrong(means, gold)[0]):
             of = f"{found:,} of the {count:,} labels of train and dev look wrong"
-            yield Check("TLM010", NOTE, f"{of}; `tlm label-errors` lists them, and many of them may be right.")
+            yield Check("TLM010", NOTE, f"{of}; tlm label-errors lists them, and many of them may be right.")

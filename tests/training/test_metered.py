@@ -38,7 +38,7 @@ def test_seconds_are_those_of_all_attempts(cases, name):
     """What was done after the last snapshot is lost, and so is its time: each batch counts once."""
     for run, batches in told(cases, name):
         assert run["seconds"] == batches
-        assert run["cpu_seconds"] == batches * run["threads"] * run["processes"]
+        assert run["cpu_seconds"] == batches * run["processes"]
         assert "gpu_seconds" not in run
 
 
@@ -82,7 +82,7 @@ def test_an_attempt_of_which_the_snapshot_tells_nothing_leaves_no_total(cases):
     for run, batches in told(cases, "a forgotten attempt"):
         assert not {"seconds", "cpu_seconds", "cpu_joules"} & run.keys()
         assert run["seconds_at_least"] == batches - 6
-        assert run["cpu_seconds_at_least"] == (batches - 6) * run["threads"]
+        assert run["cpu_seconds_at_least"] == batches - 6
         assert run["cpu_joules_at_least"] == (batches - 6) * 10
 
 

@@ -3,13 +3,14 @@
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from research.score_and_compute import Point, score_against_compute
+from tlm.artifacts import spending
 from tlm.artifacts.spending import Counter, Spending, nvml, rapl
 from tlm.evaluation.report.runs import Spent, total
 from tlm.settings.options import Prices
@@ -73,6 +74,19 @@ def test_a_machine_that_does_not_tell(tmp_path):
     with Spending([]) as energy:
         pass
     assert energy.used("cpu") is energy.used("gpu") is None
+
+
+@pytest.mark.parametrize(("worker", "spent"), [("cpu_seconds", 4.0), ("gpu_seconds", 20.0)])
+def test_cpu_time_is_what_was_computed_and_gpu_time_what_went_by(
+    monkeypatch: pytest.MonkeyPatch, worker: str, spent: float
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0, process_time=lambda: 7.0)
+    monkeypatch.setattr(spending, "time", clock)
+    of_two = Spending([])
+    of_two.workers = {worker: 2}
+    clock.monotonic, clock.process_time = lambda: 110.0, lambda: 9.0
+    facts = of_two.facts()
+    assert (facts["seconds"], facts[worker]) == (10.0, spent)
 
 
 def test_a_package_that_vanishes_leaves_no_partial_sum(tmp_path):

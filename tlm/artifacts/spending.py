@@ -91,12 +91,14 @@ class Spending:
     Attributes:
         before: The costs of earlier attempts, up to the snapshot that this attempt resumes from.
         elsewhere: The costs of the other machines in this attempt, as of their last report.
-        workers: How many ``cpu_seconds`` (threads) or ``gpu_seconds`` (GPUs) each second of this attempt counts for.
+        workers: How many processes like this one compute on the CPU (``cpu_seconds``: the CPU time of this process
+            counts for each), or how many GPUs work (``gpu_seconds``: each second counts for each).
     """
 
     def __init__(self, counters: Sequence[Counter] | None = None, every: float = SAMPLE_SECONDS) -> None:
         """Use these energy counters (by default all of this machine), sampled every so many seconds."""
-        self._given, self._every, self._started = counters, every, time.monotonic()
+        self._given, self._every = counters, every
+        self._started, self._computed = time.monotonic(), time.process_time()
         self._counters: list[Counter] = []
         self._lock, self._ended = threading.Lock(), threading.Event()
         self.before: Spent = {}
@@ -134,8 +136,11 @@ class Spending:
 
     def total(self) -> Spent:
         """Return the sum over all attempts and machines up to now."""
-        seconds = time.monotonic() - self._started
-        timed = {name: Amount(seconds * count) for name, count in {"seconds": 1, **self.workers}.items()}
+        seconds, computed = time.monotonic() - self._started, time.process_time() - self._computed
+        timed = {
+            name: Amount(count * (computed if name == "cpu_seconds" else seconds))
+            for name, count in {"seconds": 1, **self.workers}.items()
+        }
         return added(self.before, self.elsewhere, timed, self.joules())
 
     def facts(self) -> dict[str, float]:

@@ -96,8 +96,7 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
         Terminated: SIGTERM or Ctrl-C arrived; the state was saved.
     """
     group, spending = ProcessGroup.current(), snapshots.spending
-    threads = torch.get_num_threads() if device.type == "cpu" else 1
-    spending.workers = {"cpu_seconds" if device.type == "cpu" else "gpu_seconds": group.size * threads}
+    spending.workers = {"cpu_seconds" if device.type == "cpu" else "gpu_seconds": group.size}
     if group.first:
         snapshots.resume(state)
     state.share(group)

@@ -302,9 +302,9 @@ SPEEDS: Columns = {
     "peak_memory": ("memory, MB", megabytes),
 }
 SPENT = (
-    "FLOPs are those of encoders, without padding. Time is wall-clock time; CPU time is time × threads in training, "
-    "and what all threads used elsewhere. The work of a search server is not measured. Of a corpus that was loaded in "
-    "parts, only CPU time is known. If a model chose a text, its training is included."
+    "FLOPs are those of encoders, without padding. Time is wall-clock time; CPU time is what all threads computed. The "
+    "work of a search server is not measured. Of a corpus that was loaded in parts, only CPU time is known. If a model "
+    "chose a text, its training is included."
 )
 MILLION = (
     "If they are as those of dev and test. A mixture predicts with all its parts, one after the other; a cascade asks "

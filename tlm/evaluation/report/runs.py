@@ -40,7 +40,7 @@ class Spent:
         paper_flops: 6 · parameters · padded tokens (the paper, section 4.1).
         seconds: Wall-clock time of all attempts; an interrupted one counts up to its last snapshot.
         gpu_seconds: Wall-clock time multiplied by the number of GPUs.
-        cpu_seconds: Wall-clock time multiplied by the number of threads, for work without a GPU.
+        cpu_seconds: What all threads computed, for work without a GPU.
         joules: Energy of CPUs and GPUs over all attempts and machines; None if GPUs worked and did not report theirs.
     """
 

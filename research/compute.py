@@ -11,7 +11,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
-from tlm.evaluation.report.runs import Group, ScoredModel, grouped
+from tlm.evaluation.report.runs import Group, grouped
 from tlm.evaluation.score.mix import ENCODER
 
 PLM = "plm"  # the arm of a published model
@@ -52,7 +52,7 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
 
 def break_even_of(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:
     """Compute `break_even` for the runs of a report, from what its report.json has."""
-    groups = grouped([ScoredModel.read(report.input(name)) for name in report.manifest.inputs])
+    groups = grouped([report.input(name) for name in report.manifest.inputs])
     return break_even({group.name: group for group in groups}, finished(shown["groups"]), shown["differences"])
 
 

@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.marks import find_marks
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.errors import InputError
@@ -21,14 +20,12 @@ from tlm.evaluation.labelling import (
     features_of,
     features_to_learn,
     margins,
+    quick_features,
     spread,
     wrong,
 )
 from tlm.evaluation.predict.predict import model_folder
 from tlm.evaluation.predict.predictor import open_predictor
-
-if TYPE_CHECKING:
-    from tlm.shallow.features import TextFeatures
 
 STRENGTH, BALANCED = 10.0, True
 Rows = Sequence[int] | NDArray[np.int64]
@@ -142,8 +139,9 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
 
     train, _, labels = _splits(task, distinct=False)
     linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
-    model = Tfidf(labels, _features(train), linear, {"C": STRENGTH, "class weights": "balanced"})  # fixed settings
-    features, every = features_to_learn(_texts(train)), np.arange(len(train.gold))
+    texts, every = _texts(train), np.arange(len(train.gold))
+    fixed = {"C": STRENGTH, "class weights": "balanced"}
+    model, features = Tfidf(labels, quick_features(texts), linear, fixed), features_to_learn(texts)
     likely: NDArray[Any] | None = None
     if to == "frequent":
         likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(every), 1))
@@ -264,19 +262,11 @@ def _splits(task: str, *, distinct: bool = True) -> tuple[Split, Split, list[str
 
 def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
     """Damped frequencies of the features of train and dev, before they are weighted."""
-    features = _features(train)
+    features = quick_features(_texts(train))
     for vectorizer in features.vectorizers.values():
         vectorizer.set_params(norm=None, use_idf=False, min_df=1)
     features.fit(_texts(train))
     return features.transform(_texts(train)), features.transform(_texts(dev))
-
-
-def _features(train: Split) -> "TextFeatures":
-    from tlm.shallow.features import TextFeatures
-    from tlm.shallow.tfidf import CHEAPEST, OF_SPANS
-
-    marks = find_marks(_texts(train))
-    return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
 
 
 def _texts(split: Split) -> list[str]:

@@ -1,12 +1,13 @@
 """Changes of the recipe, each against the recipe as it is: the same seeds, scored on dev; test is not read."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from research.studies import json_lines
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import one_label_each, read_splits
 from tlm.data.tasks.metrics import Split, score
@@ -52,23 +53,19 @@ def levers(
     for seed in range(seeds):
         for change in wanted:
             about = {**recipe, "change": change, "seed": seed}
-            if any(_has(row, about) for row in _rows(file)):
+            if any(_has(row, about) for row in json_lines(file)):
                 continue
             own = [*overrides, *([change] if change != PLAIN else [])]
             start = Artifact.open(train(task, tokenizer=tokenizer, subset=subset, overrides=own, seed=seed, **common))
             end = Artifact.open(finetune(start.uri, task, overrides=own, **common))
             with file.open("a", encoding="utf-8") as out:
                 out.write(json.dumps({**about, **_result(start, end, given, dev)}) + "\n")
-    _show([row for row in _rows(file) if _has(row, recipe) and row["change"] in wanted and row["seed"] < seeds], dev)
+    found = [row for row in json_lines(file) if _has(row, recipe)]
+    _show([row for row in found if row["change"] in wanted and row["seed"] < seeds], dev)
 
 
 def _has(row: dict[str, Any], about: dict[str, Any]) -> bool:
     return all(row.get(name) == value for name, value in about.items())
-
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    if file.exists():
-        yield from map(json.loads, file.read_text(encoding="utf-8").splitlines())
 
 
 def _result(start: Artifact, end: Artifact, task: Artifact, dev: Split) -> dict[str, Any]:

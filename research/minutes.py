@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from research.studies import json_lines
 from tlm.artifacts.artifact import Artifact
 
 FOR_ALL = ("corpus", "index", "task", "metrics")  # serve all models, or score them
 KEPT = Path(__file__).parent / "results" / "minutes" / "models.jsonl"
-Row = dict[str, Any]
 
 
 def minutes(metrics: Sequence[str], *, file: Path = KEPT) -> str:
@@ -24,16 +24,16 @@ def minutes(metrics: Sequence[str], *, file: Path = KEPT) -> str:
     """
     from research.score_and_minutes import score_against_minutes
 
-    kept = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
-    rows = {(row["task"], row["arm"], row["seed"]): row for row in [*kept, *map(_row, metrics)]}
-    lines = [json.dumps(rows[key], sort_keys=True) for key in sorted(rows)]
+    rows = {(row["task"], row["arm"], row["seed"]): row for row in [*json_lines(file), *map(_row, metrics)]}
+    ordered = [rows[key] for key in sorted(rows)]
+    lines = [json.dumps(row, sort_keys=True) for row in ordered]
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     to = file.with_suffix(".svg")
-    to.write_text(score_against_minutes([*rows.values()]), encoding="utf-8", newline="\n")
+    to.write_text(score_against_minutes(ordered), encoding="utf-8", newline="\n")
     return f"{to} has {len(rows)} models"
 
 
-def _row(uri: str) -> Row:
+def _row(uri: str) -> dict[str, Any]:
     scored = Artifact.open(uri, "metrics")
     named = {name: scored.details[name] for name in ("task", "arm", "seed", "dev", "test")}
     steps = (one for one in scored.lineage() if one.manifest.kind not in FOR_ALL)

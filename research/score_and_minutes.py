@@ -42,12 +42,17 @@ def _panel(axes: Axes, rows: Sequence[Row]) -> None:
     arms = {row["arm"]: [one for one in rows if one["arm"] == row["arm"]] for row in rows}
     for arm, own in arms.items():
         scores, tone = [100 * one["test"] for one in own], COLOURS[_role(arm)][0]
-        time = max(one["cpu_seconds"] for one in own)
+        time, mean = _place(own)
         axes.plot([time] * len(own), scores, "o", color=tone, markersize=4, alpha=0.6, markeredgewidth=0)
-        axes.plot([time], [fmean(scores)], "_", color=tone, markersize=11, markeredgewidth=2)
+        axes.plot([time], [mean], "_", color=tone, markersize=11, markeredgewidth=2)
     for name, place, height, tone in _names(arms, axes.get_ylim()):
         axes.annotate(name, place, (1.13 * place[0], height), color=tone, fontsize=7.5, va="center",
                       arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.4, "shrinkA": 0})  # fmt: skip
+
+
+def _place(own: Sequence[Row]) -> tuple[float, float]:
+    """The time and the score of an arm: the longest of its runs, and their mean in hundredths."""
+    return max(one["cpu_seconds"] for one in own), 100 * fmean(one["test"] for one in own)
 
 
 def _role(arm: str) -> str:
@@ -61,10 +66,8 @@ def _names(
     arms: dict[str, list[Row]], ends: tuple[float, float]
 ) -> Iterator[tuple[str, tuple[float, float], float, str]]:
     """The name of each arm, its point, the height of its name, and its colour; names do not overlap."""
-    points = {arm: (max(one["cpu_seconds"] for one in own), 100 * fmean(one["test"] for one in own))
-              for arm, own in arms.items()}  # fmt: skip
     placed: list[tuple[float, float]] = []
-    for arm, (time, score) in sorted(points.items(), key=lambda item: -item[1][1]):
+    for arm, (time, score) in sorted(((arm, _place(own)) for arm, own in arms.items()), key=lambda item: -item[1][1]):
         beside = [height for other, height in placed if 1 / NEAR < other / time < NEAR]
         height = min([score, *(taken - APART * (ends[1] - ends[0]) for taken in beside)])
         placed.append((time, height))

@@ -1,6 +1,7 @@
 """Names, pages and numbers that the studies share."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,9 @@ def count(value: float | None) -> str:
 def listed(pieces: Sequence[Line], separator: str = ", ") -> tuple[Inline, ...]:
     """Lines one after the other, with a separator between them."""
     return tuple(piece for place, line in enumerate(pieces) for piece in ((separator,) * bool(place) + inlines(line)))
+
+
+def json_lines(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file with a line of JSON each; none if there is no file."""
+    if file.exists():
+        yield from map(json.loads, file.read_text(encoding="utf-8").splitlines())

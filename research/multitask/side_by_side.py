@@ -49,7 +49,7 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
 def _by_arm(name: str, metrics: Sequence[Artifact]) -> dict[str, Group]:
     """The groups of a task by arm, whole runs only: groups that ended after stage 1 are left out."""
     found: dict[str, Group] = {}
-    for group in grouped([ScoredModel.read(one) for one in metrics]):
+    for group in grouped(metrics):
         if group.stage == "stage 1":
             continue
         if group.arm in found:

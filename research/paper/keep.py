@@ -11,7 +11,7 @@ from research.paper.plan import command_for
 from research.paper.results import BASELINE, FOLDER, baseline_key, differences, packed, write_results
 from research.paper.tables import NEUTRAL, Cell, cells, check_names, curves, is_of, our_name, place_of, scales
 from tlm import __version__
-from tlm.artifacts.artifact import Artifact, follow
+from tlm.artifacts.artifact import Artifact, follow, share_inputs
 from tlm.cli.upkeep import revision as revision_of_code
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
@@ -64,7 +64,9 @@ def keep(
         check_names(table, scales()[0])
         if at or draw:
             raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
-    runs = [ScoredModel.read(artifact) for artifact in chain(*(_scored(one, curve) for one in opened))]
+    scored = [*chain(*(_scored(one, curve) for one in opened))]
+    share_inputs(scored)
+    runs = [ScoredModel.read(artifact) for artifact in scored]
     made = []
     for run in runs:
         settings = _settings(run)

@@ -258,7 +258,7 @@ class Artifact:
         return self._known[ref.folder_name] if ref is not None else None
 
     def lineage(self) -> Iterator["Artifact"]:
-        """Yield this artifact and all that it was made from, each once, the nearest first, as far as they are there."""
+        """Yield this artifact, then all that it was made from and that is there: each once, the nearest first."""
         seen, waiting = set[str](), deque([self])
         while waiting:
             artifact = waiting.popleft()

@@ -91,8 +91,8 @@ class Spending:
     Attributes:
         before: The costs of earlier attempts, up to the snapshot that this attempt resumes from.
         elsewhere: The costs of the other machines in this attempt, as of their last report.
-        workers: How many processes like this one compute on the CPU (``cpu_seconds``: the CPU time of this process
-            counts for each), or how many GPUs work (``gpu_seconds``: each second counts for each).
+        workers: By ``cpu_seconds``, how many processes compute as long as this one; or by ``gpu_seconds``, how many
+            GPUs are at work all the time.
     """
 
     def __init__(self, counters: Sequence[Counter] | None = None, every: float = SAMPLE_SECONDS) -> None:
@@ -137,10 +137,8 @@ class Spending:
     def total(self) -> Spent:
         """Return the sum over all attempts and machines up to now."""
         seconds, computed = time.monotonic() - self._started, time.process_time() - self._computed
-        timed = {
-            name: Amount(count * (computed if name == "cpu_seconds" else seconds))
-            for name, count in {"seconds": 1, **self.workers}.items()
-        }
+        each = {"seconds": seconds, "cpu_seconds": computed, "gpu_seconds": seconds}
+        timed = {name: Amount(count * each[name]) for name, count in {"seconds": 1, **self.workers}.items()}
         return added(self.before, self.elsewhere, timed, self.joules())
 
     def facts(self) -> dict[str, float]:

@@ -9,7 +9,7 @@ have a low confidence in a data map (Swayamdipta et al., EMNLP 2020): a model le
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.settings.options import Fields, Range
 from tlm.settings.sections import MOST_HITS
+
+if TYPE_CHECKING:
+    from tlm.shallow.features import TextFeatures
 
 VERSION = 1
 EPOCHS, STRENGTH = 10, 10.0  # of the model that learns labels
@@ -297,14 +300,19 @@ def features_to_learn(texts: Sequence[str], marks: Marks | None = None) -> Any:
 
     Raises InputError if no word is in two texts.
     """
+    try:
+        return quick_features(texts, marks).fit([*texts]).transform([*texts])
+    except ValueError:  # scikit-learn's "no terms remain"
+        raise InputError("no word is in two texts, so there is nothing to learn labels from") from None
+
+
+def quick_features(texts: Sequence[str], marks: Marks | None = None) -> "TextFeatures":
+    """The cheapest features for texts, not yet fitted: of their spans where they have marks, else of their words."""
     from tlm.shallow.features import TextFeatures
     from tlm.shallow.tfidf import CHEAPEST, OF_SPANS
 
     marks = marks_of(texts, marks)
-    try:
-        return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks).fit([*texts]).transform([*texts])
-    except ValueError:  # scikit-learn's "no terms remain"
-        raise InputError("no word is in two texts, so there is nothing to learn labels from") from None
+    return TextFeatures(OF_SPANS[0] if marks else CHEAPEST, marks)
 
 
 def course(features: Any, gold: NDArray[np.int64], classes: int, seed: int = 0) -> Iterator[Floats]:

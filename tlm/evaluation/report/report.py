@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.artifacts.artifact import Artifact, follow, share_inputs
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.examples import SEVERAL
 from tlm.errors import InputError
@@ -20,7 +20,7 @@ from tlm.evaluation.report.checks import checks
 from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
 from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
-from tlm.evaluation.report.runs import Group, ScoredModel, grouped, spread
+from tlm.evaluation.report.runs import Group, grouped, spread
 from tlm.evaluation.report.since import earlier, finding, group_with, since
 from tlm.evaluation.report.tracking import track
 from tlm.evaluation.score.intervals import differences
@@ -102,9 +102,8 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         prices: Prices of time and energy, and grid intensity.
         before: Metrics of the model of an earlier report to compare with, from `tlm.evaluation.report.since.earlier`.
     """
-    share_inputs(metrics)
+    groups = grouped(metrics)
     task = follow(metrics[0], "task")
-    groups = grouped([ScoredModel.read(artifact) for artifact in metrics])
     summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)
     _colour(summaries, whole)

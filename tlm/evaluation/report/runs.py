@@ -1,7 +1,7 @@
 """Runs and their cost, and groups of runs that differ in their seed only: mean, standard deviation, interval."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact, follow
+from tlm.artifacts.artifact import Artifact, follow, share_inputs
 from tlm.artifacts.spending import AT_LEAST, JOULES
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError
@@ -347,13 +347,14 @@ def with_interval(arm: Scores, values: Iterable[float] | None = None) -> dict[st
     return spread(arm.scores if values is None else values) | {"low": found.low, "high": high}
 
 
-def grouped(runs: list[ScoredModel]) -> list[Group]:
-    """Group runs by arm, stage and settings, in the order of `KINDS`, then of `OWN_ROLES`.
+def grouped(metrics: Sequence[Artifact]) -> list[Group]:
+    """Read runs from their metrics, and group them by arm, stage and settings, in the order of `KINDS`, `OWN_ROLES`.
 
     Groups of one arm are named by the settings in which they differ.
     """
+    share_inputs(metrics)
     groups: dict[tuple[Any, ...], Group] = {}
-    for run in sorted(runs, key=_order):
+    for run in sorted(map(ScoredModel.read, metrics), key=_order):
         arm, stage = run.values["arm"], run.values["stage"]
         key = (arm, stage, tuple(sorted(run.variant().items())))
         groups.setdefault(key, Group("", arm, stage, ReportRow.of(arm, stage))).runs.append(run)

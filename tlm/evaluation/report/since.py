@@ -58,8 +58,7 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
 
 def group_with(metrics: Sequence[Artifact], best: str = "") -> Group:
     """The group with the metrics whose key is `best`, with its name among the other groups; the first by default."""
-    groups = grouped([ScoredModel.read(one) for one in metrics])
-    return next(group for group in groups if best in ["", *(run.artifact.manifest.key for run in group.runs)])
+    return next(group for group in grouped(metrics) if best in ["", *(run.artifact.manifest.key for run in group.runs)])
 
 
 def since(now: Group, before: Group) -> Since:

@@ -71,8 +71,7 @@ def names_of(model: str) -> list[str]:
         InputError: the Hub cannot be reached, and no model of that name was downloaded before.
     """
     if model.startswith("s3://"):
-        store, prefix = _bucket(model)
-        return [stored.name.removeprefix(prefix) for stored in store.list(prefix)]
+        return _in_bucket(model)[2]
     folder = Path(model)
     if is_hub_name(model):
         from huggingface_hub import HfApi
@@ -107,7 +106,7 @@ def _matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 @contextmanager
 def _from_s3(address: str, of_tokenizers: bool, files: Sequence[str]) -> Iterator[Path]:
-    (store, prefix), names = _bucket(address), names_of(address)
+    store, prefix, names = _in_bucket(address)
     own = [name for name in names if "/" not in name]
     chosen = _matching(names, files) if files else files_of(own, weights=not of_tokenizers)
     if not chosen:
@@ -119,12 +118,13 @@ def _from_s3(address: str, of_tokenizers: bool, files: Sequence[str]) -> Iterato
         yield folder / prefix
 
 
-def _bucket(address: str) -> "tuple[S3Store, str]":
-    """The bucket of an address, as a store, and what the names of its files begin with."""
+def _in_bucket(address: str) -> "tuple[S3Store, str, list[str]]":
+    """The bucket of an address, as a store; what the names of its files there begin with; and how they go on."""
     from tlm.artifacts.stores.s3 import S3Store
 
     bucket, _, key = address.removeprefix("s3://").partition("/")
-    return S3Store(f"s3://{bucket}"), f"{key.rstrip('/')}/" if key else ""
+    store, prefix = S3Store(f"s3://{bucket}"), f"{key.rstrip('/')}/" if key else ""
+    return store, prefix, [stored.name.removeprefix(prefix) for stored in store.list(prefix)]
 
 
 def _from_disk_or_hub(model: str, of_tokenizers: bool, files: Sequence[str]) -> Path:

@@ -11,14 +11,12 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
-from tlm.evaluation.report.runs import Group, grouped
+from tlm.evaluation.report.runs import Group, Summary, grouped
+from tlm.evaluation.score.intervals import Difference
 from tlm.evaluation.score.mix import ENCODER
 
 PLM = "plm"  # the arm of a published model
 SIMILAR = 0.01  # scores that differ by less are similar, unless an interval says that they differ
-
-Summary = dict[str, Any]  # of `Group.summary`
-Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 
 
 def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
@@ -95,7 +93,7 @@ def break_even(
         pretrained = known.get(_name(groups[plm["name"]])) if plm["arm"] == PLM else None
         if pretrained is None:
             continue
-        flops = [one["cost"]["paper_flops"]["mean"] for one in (tlm, plm)]
+        flops = [one["cost"]["paper_flops"]["mean"] or 0.0 for one in (tlm, plm)]
         found = next(one for one in differences if {one["first"], one["second"]} == {tlm["name"], plm["name"]})
         similar = not found["ahead"] and abs(found["mean"]) < SIMILAR
         count = tasks_to_break_even(pretrained["flops"], *flops)

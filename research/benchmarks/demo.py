@@ -68,7 +68,7 @@ def scores(label: str, report: dict[str, Any]) -> list[Result]:
     bm25, baseline, metric = groups["bm25"], groups["baseline"], report["task"]["metric_name"]
     pair = {bm25["name"], baseline["name"]}
     others = (one for one in report["differences"] if {one["first"], one["second"]} == pair)
-    found = next(others, {"low": None, "ahead": ""})  # compared only where it is the best encoder on dev
+    found: Any = next(others, {"low": None, "ahead": ""})  # compared only where it is the best encoder on dev
     ours, theirs = bm25["test"]["mean"], baseline["test"]["mean"]
     note = f"Test {metric} in hundredths, {score_text(bm25['test'])} over {len(bm25['seeds'])} seeds"
     if found["low"] is not None:

@@ -134,8 +134,8 @@ def student_of(teacher: str, way: str) -> str:
 def behind(task: str, scored: dict[str, list[str]]) -> list[Result]:
     """Differences on test between each student and its teacher, and with and without passages, in points."""
     from tlm.evaluation.report.findings import score_text
-    from tlm.evaluation.report.runs import grouped, with_interval
-    from tlm.evaluation.score.intervals import difference
+    from tlm.evaluation.report.runs import grouped
+    from tlm.evaluation.score.intervals import difference, with_interval
 
     arms = {name: grouped([Artifact.open(one) for one in metrics])[0].on("test") for name, metrics in scored.items()}
     teachers = {student_of(name, way): name for name in (ENCODER, MIXTURE) for way in (WITH, WITHOUT)}

@@ -9,8 +9,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import points, score_text
-from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total, with_interval
-from tlm.evaluation.score.intervals import LEAST_SEEDS, Scores, compared
+from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Scores, compared, with_interval
 from tlm.settings.options import Prices
 
 TOGETHER = "multi-task"
@@ -101,7 +101,13 @@ def _over_tasks(groups: Sequence[Group]) -> Scores:
     return Scores(tuple(splits), fixed=groups[0].arm == "baseline", draws=draws)
 
 
-def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Contents]) -> Iterator[Contents]:
+class OnTask(Difference):
+    """A difference on one task; on the mean of all, the task is ""."""
+
+    task: str
+
+
+def _differences(names: Sequence[str], groups: dict[str, list[Group]], arms: Sequence[Contents]) -> Iterator[OnTask]:
     """The difference on test between training together and each other arm: over all tasks (task ""), then by task."""
     together, others = _compared(arms)
     if together is None:
@@ -140,7 +146,7 @@ def _trainings(
     return sorted(found.items(), key=lambda pair: pair[0][0]), totals
 
 
-def _findings(arms: Sequence[Contents], tasks: Sequence[Contents], differences: Sequence[Contents]) -> Iterator[str]:
+def _findings(arms: Sequence[Contents], tasks: Sequence[Contents], differences: Sequence[OnTask]) -> Iterator[str]:
     """Sentences, the most important first; an order is claimed only where an interval supports it."""
     together, others = _compared(arms)
     if together is None or not others:
@@ -160,7 +166,7 @@ def _findings(arms: Sequence[Contents], tasks: Sequence[Contents], differences: 
         yield from _flops(together, other)
 
 
-def _claim(found: Contents) -> str:
+def _claim(found: Difference) -> str:
     if found["low"] is None:
         return f"fewer than {LEAST_SEEDS} seeds give no interval, so no order is claimed"
     claim = f"{found['ahead']} is ahead" if found["ahead"] else "no order is claimed"

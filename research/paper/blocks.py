@@ -1,6 +1,6 @@
 """Parts of the page of results: a heading, a table, and lines below it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tlm.evaluation.pages import blocks as pages
@@ -22,12 +22,12 @@ class Block(NamedTuple):
     lines: Sequence[pages.Line]
 
 
-def plus_minus(spread: dict[str, Any], digits: int = 1) -> str:
-    """Mean ± standard deviation (number of seeds) of a `report.runs.spread`; "" if it has no values."""
+def plus_minus(spread: Mapping[str, Any], digits: int = 1) -> str:
+    """Mean ± standard deviation (number of seeds) of a `spread`; "" if it has no values."""
     return f"{score_text(spread, 1.0, digits)} ({len(spread['values'])})" if spread["values"] else ""
 
 
-def compared(found: dict[str, Any]) -> str:
+def compared(found: Mapping[str, Any]) -> str:
     """One of the `differences` between two models that has an interval, in hundredths, and who is ahead."""
     interval = f"95 % interval {100 * found['low']:+.1f} to {100 * found['high']:+.1f}"
     verdict = f"{found['ahead']} is ahead" if found["ahead"] else "no order is shown"

@@ -3,7 +3,7 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,8 +18,7 @@ from research.paper.tables import all_tables, cells, curves, key_of, scales, tas
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
-from tlm.evaluation.report.runs import spread, with_interval
-from tlm.evaluation.score.intervals import Scored, Scores
+from tlm.evaluation.score.intervals import Scored, Scores, spread, with_interval
 from tlm.evaluation.score.mix import PARTS, ReportRow
 from tlm.retrieval.retrieve import draws
 
@@ -232,14 +231,14 @@ def summed(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     Without copies, there are no scores if a run was kept without its predictions.
     """
     arm = arm_of(runs, split, metric, without_copies=without_copies)
-    found = spread(() if without_copies else (run.score(split, metric) for run in runs))
+    found: dict[str, Any] = {**spread(() if without_copies else (run.score(split, metric) for run in runs))}
     if arm is not None:
         whole = in_hundredths(with_interval(arm))
         found |= whole if without_copies else {end: whole[end] for end in ("low", "high")}
     return found | {"seeds_only": bool(runs) and arm is None}
 
 
-def in_hundredths(found: dict[str, Any]) -> dict[str, Any]:
+def in_hundredths(found: Mapping[str, Any]) -> dict[str, Any]:
     """A `spread` of scores in hundredths."""
     ends = {name: found[name] and 100 * found[name] for name in ("mean", "std", "low", "high")}
     return {"values": [100 * value for value in found["values"]], **ends}

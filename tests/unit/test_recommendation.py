@@ -16,7 +16,7 @@ def row(name: str, kind: str, dev: float, test: float = 0.5, *, text: str = "", 
     return {
         "name": name, "kind": kind, "text": text, "stage": "stage 2", "draws": 0, "fixed": not seeds,
         "seeds": list(range(seeds or 1)), "repeats": f"{seeds} seeds", "dev": {"mean": dev, "std": None},
-        "test": spread, "taught_by": [], "models": [], "mlm_loss": {"mean": None}, "stages": {},
+        "test": spread, "taught_by": [], "models": [], "together": [], "mlm_loss": {"mean": None}, "stages": {},
         "cost": {"paper_flops": {"mean": 0}},
     }  # fmt: skip
 

@@ -18,8 +18,8 @@ from tlm.errors import InputError
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.page import in_units
 from tlm.evaluation.report.report import report
-from tlm.evaluation.report.runs import spread
 from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.intervals import spread
 
 
 def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:

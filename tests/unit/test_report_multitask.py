@@ -111,7 +111,7 @@ def test_a_task_s_own_report_says_that_its_stage_1_was_shared(runs, made):
     assert group["stages"]["stage 1"]["flops"]["values"] == [one.details["cost"]["flops"] for one in runs.shared]
     (sentence,) = [one for one in own["findings"] if "one training for 2 tasks (toy, other)" in one]
     assert "this report counts its whole cost" in sentence
-    assert not any("together" in group for group in own["groups"] if group["arm"] == "bm25")
+    assert not any(group["together"] for group in own["groups"] if group["arm"] == "bm25")
 
 
 def test_a_task_s_curve_has_its_own_batches_alone(runs, made):

@@ -6,7 +6,7 @@ give equal bytes.
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -39,7 +39,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-se
 
 
 @mpl.rc_context(STYLE)
-def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float = 100.0, *, best: str = "") -> str:
+def dots(groups: Sequence[Mapping[str, Any]], part: str, label: str, factor: float = 100.0, *, best: str = "") -> str:
     """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline.
 
     The name of the group `best` is bold.
@@ -66,7 +66,7 @@ def dots(groups: Sequence[dict[str, Any]], part: str, label: str, factor: float 
 
 
 @mpl.rc_context(STYLE)
-def lines(panel: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str:
+def lines(panel: dict[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
     """A panel of loss curves: a line for each group."""
     figure, [axes] = panels(4.0, 2.4)
     tones = {group["name"]: _tone(group) for group in groups}
@@ -117,7 +117,7 @@ def plain_rows(axes: Axes) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _tone(group: dict[str, Any]) -> str:
+def _tone(group: Mapping[str, Any]) -> str:
     return COLOURS[group["role"]][0]
 
 

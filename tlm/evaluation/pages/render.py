@@ -3,7 +3,7 @@
 import base64
 import html as escapes
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ KINDS = {"number": "", "left": "left", "words": "left words"}
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def write_pages(folder: Path, kind: str, title: str, blocks: Sequence[page.Block], contents: dict[str, Any]) -> None:
+def write_pages(folder: Path, kind: str, title: str, blocks: Sequence[page.Block], contents: Mapping[str, Any]) -> None:
     """Write ``<kind>.html``, ``<kind>.md`` and ``<kind>.json``; equal blocks and contents give equal bytes.
 
     Args:

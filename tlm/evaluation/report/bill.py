@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import power, visible
-from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, spread, total
+from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, total
 from tlm.evaluation.score.evaluate import SPEED, rate
 from tlm.evaluation.score.imported import IMPORTED
+from tlm.evaluation.score.intervals import spread
 from tlm.evaluation.score.mix import mixed
 from tlm.retrieval.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices

@@ -12,9 +12,9 @@ from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
-from tlm.evaluation.report.findings import AHEAD, Difference, Summary, linear_of, points, score_text
-from tlm.evaluation.report.runs import Group
-from tlm.evaluation.score.intervals import LEAST_SEEDS
+from tlm.evaluation.report.findings import AHEAD, linear_of, points, score_text
+from tlm.evaluation.report.runs import Group, Summary
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
 from tlm.training.input.located import MLM_HEAD
 from tlm.training.input.texts import Texts

@@ -1,13 +1,14 @@
 """Comparisons of a report, and its findings: groups in, sentences out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from tlm.evaluation.pages.text import power
+from tlm.evaluation.report.runs import Summary
 from tlm.evaluation.score.baseline import EMBEDDINGS
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.evaluation.score.intervals import LEAST_SEEDS
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
@@ -15,8 +16,6 @@ from tlm.retrieval.subset.export import PUBLISHED
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
 LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one
 
-Summary = dict[str, Any]  # of `Group.summary`
-Difference = dict[str, Any]  # of `tlm.evaluation.score.intervals.compared`
 AHEAD = "ahead of the linear model?"
 TEXT = "ahead of other text?"
 NETWORK = "ahead of models without a network?"
@@ -76,7 +75,7 @@ def _has_network(group: Summary) -> bool:
 
 def _gap(first: Summary, second: Summary) -> float:
     """By how much the first is ahead on dev."""
-    return float(first["dev"]["mean"] - second["dev"]["mean"])
+    return first["dev"]["mean"] - second["dev"]["mean"]
 
 
 def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tuple[Summary, Difference | None]:
@@ -192,7 +191,7 @@ def _with_loss(groups: list[Summary]) -> list[Summary]:
     return [group for group in groups if group["mlm_loss"]["mean"] is not None]
 
 
-def score_text(spread: dict[str, Any], factor: float = 100.0, digits: int = 1) -> str:
+def score_text(spread: Mapping[str, Any], factor: float = 100.0, digits: int = 1) -> str:
     """A mean times `factor`, with its standard deviation if there is one: ``58.2 ± 1.1``; scores are in hundredths."""
     if spread["mean"] is None:
         return "–"
@@ -200,7 +199,7 @@ def score_text(spread: dict[str, Any], factor: float = 100.0, digits: int = 1) -
     return f"{factor * spread['mean']:.{digits}f}{deviation}"
 
 
-def interval_text(spread: dict[str, Any], form: str = "{:.1f} – {:.1f}") -> str:
+def interval_text(spread: Mapping[str, Any], form: str = "{:.1f} – {:.1f}") -> str:
     """The 95 % interval of a score, or of a difference, in hundredths."""
     return "–" if spread["low"] is None else form.format(100 * spread["low"], 100 * spread["high"])
 
@@ -213,7 +212,7 @@ def points(difference: Difference, first: str) -> str:
 
 def _in_points(difference: Difference, first: str) -> tuple[str, str]:
     sign = 100 if first == difference["first"] else -100
-    low, high = sorted((sign * difference["low"], sign * difference["high"]))
+    low, high = sorted(sign * end for end in (difference["low"], difference["high"]) if end is not None)
     return f"{sign * difference['mean'] + 0.0:+.1f}", f"95 % interval {low:+.1f} to {high:+.1f}"
 
 
@@ -225,8 +224,7 @@ def chance_text(probability: float) -> str:
 
 def _chance_of(difference: Difference, first: str) -> float:
     """The probability that `first` is ahead of the other group."""
-    found = float(difference["chance"])
-    return found if first == difference["first"] else 1 - found
+    return difference["chance"] if first == difference["first"] else 1 - difference["chance"]
 
 
 def sure(chosen: Summary, found: Difference | None) -> str:
@@ -334,7 +332,7 @@ def _order(differences: Sequence[Difference]) -> Iterator[str]:
 
 def _shared_training(trained: list[Summary]) -> Iterator[str]:
     for group in trained:
-        tasks, flops = group.get("together", []), group["stages"].get("stage 1", {}).get("flops", {}).get("mean")
+        tasks, flops = group["together"], group["stages"].get("stage 1", {}).get("flops", {}).get("mean")
         if tasks:
             share = f"; an equal share would be {power(flops / len(tasks))} FLOPs per task" if flops else ""
             trained_for = f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)})"
@@ -342,7 +340,7 @@ def _shared_training(trained: list[Summary]) -> Iterator[str]:
 
 
 def _unseen_text(trained: list[Summary]) -> Iterator[str]:
-    compared = sorted(same_vocabulary(trained), key=lambda group: -group["mlm_loss"]["mean"])
+    compared = sorted(same_vocabulary(trained), key=lambda group: group["mlm_loss"]["mean"] or 0.0, reverse=True)
     if compared:
         losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in compared)
         others = ", ".join(group["name"] for group in _with_loss(trained) if group not in compared)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from tlm.data.tasks.examples import SEVERAL
 from tlm.evaluation.pages import plots
@@ -25,15 +25,62 @@ from tlm.evaluation.pages.blocks import (
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import bill, checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance_text, interval_text, score_text
+from tlm.evaluation.report.runs import Costs, Summary
+from tlm.evaluation.score.intervals import Difference, Spread
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
 
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
-Contents = dict[str, Any]
-Groups = Sequence[dict[str, Any]]
-Spread = dict[str, Any]  # of `tlm.evaluation.report.runs.spread`
 Form = Callable[[Any], Line]
+Rows = list[dict[str, Any]]
+Arms = Sequence[Mapping[str, Any]]  # each with its name and role
+
+
+class Task(TypedDict):
+    """The task of a report; ``test`` is its number of test texts."""
+
+    name: str
+    problem: str
+    metric: str
+    metric_name: str
+    classes: int
+    counts: dict[str, int]
+    test: int
+
+
+class Best(TypedDict):
+    """The model that a report recommends, how sure that is, and the key of the metrics of its best run."""
+
+    name: str
+    role: str
+    sure: str
+    metrics: str
+
+
+class Contents(TypedDict):
+    """All that a report says, which is report.json."""
+
+    task: Task
+    groups: list[Summary]
+    losses: list[str]
+    prices: dict[str, float]
+    differences: list[Difference]
+    findings: list[str]
+    bill: dict[str, Rows]
+    metric_names: dict[str, str]
+    curves: Rows
+    best: Best
+    classes: dict[str, Any] | None
+    confusion: dict[str, Any] | None
+    coverage: dict[str, Any] | None
+    scatter: dict[str, list[float]] | None
+    evidence: Rows
+    dropped: Rows
+    since: NotRequired[dict[str, Any]]
+    checks: Rows
+    lineage: Rows
+    gone: str
 
 
 def in_units(spread: Spread | None) -> str:
@@ -59,19 +106,19 @@ def device(stage: dict[str, Any]) -> str:
     return ", ".join(filter(None, (name, stage["precision"])))
 
 
-def named(arm: dict[str, Any]) -> Span:
+def named(arm: Mapping[str, Any]) -> Span:
     """An arm's name in its colour."""
     return Span(arm["name"], "name", arm["role"])
 
 
-def by_arm(arms: Sequence[dict[str, Any]], columns: Mapping[str, Form], *, note: str = "", strong: str = "") -> Table:
+def by_arm(arms: Arms, columns: Mapping[str, Form], *, note: str = "", strong: str = "") -> Table:
     """A table with a row for each arm, from the format of each column; the row of the arm `strong` stands out."""
     rows: list[Row] = [(named(arm), *(form(arm) for form in columns.values())) for arm in arms]
     places = frozenset(place for place, arm in enumerate(arms) if arm["name"] == strong)
     return Table(["Arm", *columns], rows, note, places)
 
 
-def costs(found: Iterable[dict[str, Spread]]) -> dict[str, Form]:
+def costs(found: Iterable[Costs]) -> dict[str, Form]:
     """The columns of a table of costs; a kind of cost that was measured nowhere gets none."""
     every = list(found)
     known = [name for name in bill.COSTS if any(cost[name]["values"] for cost in every)]
@@ -83,7 +130,7 @@ def _mean(name: str, form: bill.Form) -> Form:
     return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
 
 
-def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> Iterator[Block]:
+def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
     """The curves as figures."""
     if not panels:
         return
@@ -96,7 +143,7 @@ def curves_section(panels: Sequence[dict[str, Any]], groups: Sequence[dict[str, 
     yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))
 
 
-def bill_section(contents: dict[str, Any]) -> Iterator[Block]:
+def bill_section(contents: Contents) -> Iterator[Block]:
     """The bill: what was spent, the cost of a million predictions, the speed and size of the models."""
     found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
     columns, speed = bill.columns(found)
@@ -130,7 +177,7 @@ def _cells(columns: bill.Columns, row: dict[str, Any]) -> list[str]:
     return ["–" if row[name] is None else form(row[name]) for name, (_, form) in columns.items()]
 
 
-def training(contents: dict[str, Any]) -> Iterator[Block]:
+def training(contents: Contents) -> Iterator[Block]:
     """The cost of training, stage by stage."""
     groups = contents["groups"]
     if not any(group["stages"] for group in groups):
@@ -176,7 +223,7 @@ def results(contents: Contents) -> Iterator[Block]:
     yield from _chosen(groups)
 
 
-def _scores(groups: Groups, task: dict[str, Any], best: str, losses: Groups) -> Table:
+def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[Summary]) -> Table:
     columns: dict[str, Form] = {
         "seeds": lambda group: (
             "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
@@ -215,7 +262,7 @@ READING = (
 )
 
 
-def _figures(groups: Groups, label: str, losses: Groups, best: str) -> Drawn:
+def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], best: str) -> Drawn:
     drawn = plots.dots(groups, "test", label, best=best)
     figures = [Figure("Test score, a dot for each seed", drawn, "" if losses else "single")]
     if losses:
@@ -236,7 +283,7 @@ def _others(names: Iterable[str]) -> dict[str, Form]:
     return {METRIC_NAMES[name]: column(name) for name in names}
 
 
-def _differences(found: Groups) -> Iterator[Block]:
+def _differences(found: Sequence[Difference]) -> Iterator[Block]:
     if not found:
         return
     columns = [
@@ -264,7 +311,7 @@ def _differences(found: Groups) -> Iterator[Block]:
     yield Table([*columns, Column("claimed", "left")], rows, note)
 
 
-def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterator[Block]:
+def _without_copies(groups: Sequence[Summary], task: Task, split: str) -> Iterator[Block]:
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
         task["metric_name"]: lambda one: score_text(one["score"]),
@@ -277,11 +324,11 @@ def _without_copies(groups: Groups, task: dict[str, Any], split: str) -> Iterato
     yield by_arm(left, columns, note=note)
 
 
-def _chosen(groups: Groups) -> Iterator[Block]:
+def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
     found = []
     for group in (one for one in groups if one["chosen"]):
         tried = f", out of {group['tried']} settings" if group["tried"] else ""
-        settings = "; ".join(f"{name} {value}" for name, value in group["chosen"].items())
+        settings = "; ".join(f"{name} {value}" for name, value in (group["chosen"] or {}).items())
         found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
         yield Details("What the models without a network, and mixtures, chose on dev", tuple(found))
@@ -346,12 +393,12 @@ def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
     yield Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)
 
 
-def write_report(folder: Path, contents: dict[str, Any]) -> None:
+def write_report(folder: Path, contents: Contents) -> None:
     """Write report.html, report.md and report.json."""
     write_pages(folder, "report", contents["task"]["name"], list(_blocks(contents)), contents)
 
 
-def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
+def _blocks(contents: Contents) -> Iterator[Block]:
     task = contents["task"]
     yield from opening("TLM report", Span(task["name"]), _facts(task), contents["findings"], contents["gone"])
     yield from results(contents)
@@ -370,7 +417,7 @@ def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
     )
 
 
-def _facts(task: dict[str, Any]) -> str:
+def _facts(task: Task) -> str:
     kind = f"{task['classes']} classes" if task["classes"] else "regression"
     kind = f"{task['classes']} labels, several a text" if task["problem"] == SEVERAL else kind
     counts = [f"{task['counts'][part]:,} {part}" for part in ("train", "dev", "test") if part in task["counts"]]

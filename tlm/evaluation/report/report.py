@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,15 +20,18 @@ from tlm.evaluation.report.checks import checks
 from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
 from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
-from tlm.evaluation.report.runs import Group, grouped, spread
+from tlm.evaluation.report.runs import Group, Summary, grouped
 from tlm.evaluation.report.since import earlier, finding, group_with, since
 from tlm.evaluation.report.tracking import track
-from tlm.evaluation.score.intervals import differences
+from tlm.evaluation.score.intervals import Difference, differences, spread
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES, coverage
 from tlm.settings.options import Prices
 
-VERSION = 16
+if TYPE_CHECKING:
+    from tlm.evaluation.report.page import Contents  # which draws with matplotlib
+
+VERSION = 17
 
 
 def report(
@@ -81,20 +84,23 @@ def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[s
     found["findings"] += notes
     write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)
-    groups = {
-        group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in found["groups"]
+    means = {
+        group["name"]: {
+            "dev": group["dev"]["mean"],
+            "test": group["test"]["mean"],
+            "mlm_loss": group["mlm_loss"]["mean"],
+        }
+        for group in found["groups"]
     }
-    draft.details.update(task=found["task"]["name"], metric=found["task"]["metric"], groups=groups)
+    draft.details.update(task=found["task"]["name"], metric=found["task"]["metric"], groups=means)
 
 
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed
 MOST_CONFUSIONS = 20
 MOST_POINTS = 1000
 
-Contents = dict[str, Any]
 
-
-def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequence[Artifact] = ()) -> Contents:
+def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequence[Artifact] = ()) -> "Contents":
     """Collect all about these runs of one task.
 
     Args:
@@ -110,11 +116,11 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
     pairs, test = planned(whole), {name: group.on("test") for name, group in whole_groups.items()}
     found_between = zip(differences(test, [pair[:2] for pair in pairs]), pairs, strict=True)
-    compared = [{**one, "question": pair.question} for one, pair in found_between]
+    compared: list[Difference] = [{**one, "question": pair.question} for one, pair in found_between]
     best, held_against = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
     model = max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact
-    first = groups[0].runs[0].values
+    first, artifacts = groups[0].runs[0].values, everything(metrics)
     regression, several = first["problem"] == "regression", first["problem"] == SEVERAL
     found: Contents = {
         "task": {
@@ -147,16 +153,17 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "scatter": _scatter(chosen) if regression else None,
         "evidence": evidence(groups),
         "dropped": _dropped(groups, task),
+        "checks": [check._asdict() for check in checks(groups, summaries, best, compared, task)],
+        "lineage": lineage_rows(artifacts),
+        "gone": gone(artifacts),
     }
     if before:
         found["since"] = since(chosen, group_with(before))
         found["findings"].insert(1, finding(found["since"]))
-    found["checks"] = [check._asdict() for check in checks(groups, summaries, best, compared, task)]
-    artifacts = everything(metrics)
-    return {**found, "lineage": lineage_rows(artifacts), "gone": gone(artifacts)}
+    return found
 
 
-def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
+def _colour(groups: list[Summary], whole: list[Summary]) -> None:
     """Give each group a role: within a kind of model, each text has its own colour."""
     for kind in dict.fromkeys(group["kind"] for group in groups):
         own = [group for group in groups if group["kind"] == kind]
@@ -165,7 +172,7 @@ def _colour(groups: list[dict[str, Any]], whole: list[dict[str, Any]]) -> None:
             group["role"] = role
 
 
-def _looked_at(groups: list[Group], best: str, compared: list[dict[str, Any]]) -> list[Group]:
+def _looked_at(groups: list[Group], best: str, compared: list[Difference]) -> list[Group]:
     """The best group and the groups that it is compared with; all groups if there are none."""
     both = [(one["first"], one["second"]) for one in compared]
     names = {name for pair in both if best in pair for name in pair}

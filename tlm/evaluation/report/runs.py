@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import OWN_ROLES
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import flat, plain
-from tlm.evaluation.score.intervals import CONFIDENCE, LEAST_SEEDS, Scored, Scores, interval, t_quantile
+from tlm.evaluation.score.intervals import Score, Scored, Scores, Spread, spread, with_interval
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.retrieve import draws
@@ -218,6 +218,47 @@ class ScoredModel:
         }
 
 
+Costs = dict[str, Spread]  # by the parts of `Spent`, and money and grams
+
+
+class WithoutCopies(TypedDict):
+    """Scores on the examples whose text is not also in train, and their number."""
+
+    n: int
+    score: Score
+    scores: dict[str, Spread]
+
+
+class Summary(TypedDict):
+    """The contents of a report about a `Group`."""
+
+    name: str
+    arm: str
+    stage: str
+    kind: str
+    text: str
+    role: str
+    seeds: list[int]
+    draws: int
+    repeats: str
+    fixed: bool
+    parameters: int | None
+    vocabulary: str
+    models: list[str]
+    taught_by: list[str]
+    chosen: dict[str, Any] | None
+    tried: int | None
+    together: list[str]
+    dev: Score
+    test: Score
+    mlm_loss: Spread
+    examples: dict[str, int]
+    without_copies: dict[str, WithoutCopies]
+    scores: dict[str, Spread]
+    cost: Costs
+    stages: dict[str, dict[str, Any]]  # the costs of each, and where it ran
+
+
 @dataclass
 class Group:
     """The runs of one arm that differ in their seed only.
@@ -267,8 +308,8 @@ class Group:
         self._predictions[key] = Scores((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
         return self._predictions[key]
 
-    def summary(self, prices: Prices) -> dict[str, Any]:
-        """The contents of the report about this group, as plain values."""
+    def summary(self, prices: Prices) -> Summary:
+        """What a report says about this group."""
         costs = [run.costs() for run in self.runs]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
@@ -278,6 +319,7 @@ class Group:
             "stage": self.stage,
             "kind": self.row.kind,
             "text": self.row.text,
+            "role": "",  # the report gives each group its colour
             "seeds": self.seeds,
             "draws": len(set(self.draws)),
             "repeats": repeats(len(self.runs), len(set(self.draws)), alike=all(run.trained_alike for run in self.runs)),
@@ -288,9 +330,10 @@ class Group:
             "taught_by": [run.taught_by for run in self.runs if run.taught_by],
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
-            **self._together(),
+            "together": self._together(),
             # the scores as `evaluate` wrote them, with the interval from the predictions
-            **{name: with_interval(self.on(name), [run.values[name] for run in self.runs]) for name in ("dev", "test")},
+            "dev": with_interval(self.on("dev"), [run.values["dev"] for run in self.runs]),
+            "test": with_interval(self.on("test"), [run.values["test"] for run in self.runs]),
             "mlm_loss": spread(run.values["mlm_loss"] for run in self.runs),
             "examples": {split: first["splits"][split]["n"] for split in ("dev", "test")},
             "without_copies": {split: self._without_copies(split, names) for split in first["without_copies"]},
@@ -302,17 +345,17 @@ class Group:
             },
         }
 
-    def _without_copies(self, split: str, names: list[str]) -> dict[str, Any]:
+    def _without_copies(self, split: str, names: list[str]) -> WithoutCopies:
         """The number of examples left, their score with its interval, and the other scores."""
         found = [run.values["without_copies"][split] for run in self.runs]
         scores = {name: spread(one[name] for one in found) for name in names}
         return {"n": found[0]["n"], "score": with_interval(self.on(split, without_copies=True)), "scores": scores}
 
-    def _together(self) -> dict[str, list[str]]:
+    def _together(self) -> list[str]:
         """The tasks of stage 1, if it was trained for several."""
         checkpoint = self.runs[0].checkpoint
         tasks = checkpoint.details.get("tasks", []) if checkpoint is not None else []
-        return {"together": [visible(task["name"], 80) for task in tasks]} if len(tasks) > 1 else {}
+        return [visible(task["name"], 80) for task in tasks] if len(tasks) > 1 else []
 
     def _facts(self, stage: str) -> dict[str, str]:
         recorded = [run.stage_facts(stage) for run in self.runs]
@@ -322,29 +365,10 @@ class Group:
         }
 
 
-def spreads(costs: list[Spent], prices: Prices) -> dict[str, Any]:
+def spreads(costs: list[Spent], prices: Prices) -> Costs:
     """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
     values = [{**vars(cost), "money": cost.money(prices), "grams": cost.grams(prices)} for cost in costs]
     return {name: spread(one[name] for one in values) for name in (*vars(Spent()), "money", "grams")}
-
-
-def spread(values: Iterable[float | None]) -> dict[str, Any]:
-    """Values, mean, standard deviation (from 2 values on), 95 % t-interval of the mean (from `LEAST_SEEDS` on)."""
-    found = [float(value) for value in values if value is not None]
-    mean = float(np.mean(found)) if found else None
-    std = float(np.std(found, ddof=1)) if len(found) > 1 else None
-    low = high = None
-    if mean is not None and std is not None and len(found) >= LEAST_SEEDS:
-        half = t_quantile(CONFIDENCE, len(found) - 1) * std / len(found) ** 0.5
-        low, high = mean - half, mean + half
-    return {"values": found, "mean": mean, "std": std, "low": low, "high": high}
-
-
-def with_interval(arm: Scores, values: Iterable[float] | None = None) -> dict[str, Any]:
-    """The `spread` of an arm's scores (or these `values`) over its seeds; the interval also over test examples."""
-    found = interval(arm)
-    high = None if found.high is None else min(found.high, 1.0)  # no score exceeds 1
-    return spread(arm.scores if values is None else values) | {"low": found.low, "high": high}
 
 
 def grouped(metrics: Sequence[Artifact]) -> list[Group]:

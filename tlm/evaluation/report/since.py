@@ -21,8 +21,8 @@ from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.findings import chance_text, interval_text, points, score_text
 from tlm.evaluation.report.lineage import compared, flat, plain
-from tlm.evaluation.report.runs import Group, ScoredModel, grouped, with_interval
-from tlm.evaluation.score.intervals import Scored, Scores, differences
+from tlm.evaluation.report.runs import Group, ScoredModel, grouped
+from tlm.evaluation.score.intervals import Difference, Scored, Scores, differences, with_interval
 
 BEFORE, NOW = "before", "now"
 KINDS = ("right to wrong", "wrong to right", "wrong to another wrong one")  # how an answer changed
@@ -161,7 +161,7 @@ def finding(found: Since) -> str:
     return f"{data} On the {both:,} test texts that both have, {models}: {much}. Answers that changed: {changed}."
 
 
-def _by_how_much(one: dict[str, Any]) -> str:
+def _by_how_much(one: Difference) -> str:
     if one["low"] is not None:
         return points(one, NOW)
     likely = f"{chance_text(one['chance'])} likely to be ahead on new texts, for these runs"

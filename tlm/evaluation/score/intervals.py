@@ -14,10 +14,10 @@ question, about two arms that dev chose. With too few seeds for an interval it c
 so speaks of the models that were trained, not of another training.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +137,22 @@ class Interval(NamedTuple):
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 
+class Difference(TypedDict):
+    """The `difference` of two arms, the name of the one ahead ("" if not shown), the `chance` that it is the first.
+
+    ``question`` is what a report asks of the first.
+    """
+
+    first: str
+    second: str
+    ahead: str
+    chance: float
+    mean: float
+    low: float | None
+    high: float | None
+    question: NotRequired[str]
+
+
 def interval(arm: Scores) -> Interval:
     """The arm's mean score with its 95 % interval."""
     return _interval([arm], float(arm.scores.mean()), arm.mean_resampled, 1)
@@ -164,23 +180,62 @@ def difference(first: Scores, second: Scores, comparisons: int = 1) -> Interval:
     return _interval([first, second], mean, first.mean_resampled - second.mean_resampled, comparisons)
 
 
-def compared(names: tuple[str, str], first: Scores, second: Scores, comparisons: int) -> dict[str, Any]:
-    """The `difference` of two arms as plain values.
-
-    Both names, mean, low, high, the name of the one ahead ("" if not shown), and the `chance` that it is the first.
-    """
-    found = difference(first, second, comparisons)
-    ahead = {1: names[0], 0: "", -1: names[1]}[found.sign]
-    return {"first": names[0], "second": names[1], "ahead": ahead, "chance": chance(first, second), **found._asdict()}
+def compared(names: tuple[str, str], first: Scores, second: Scores, comparisons: int) -> Difference:
+    """The `difference` of two arms with their names."""
+    mean, low, high = found = difference(first, second, comparisons)
+    ahead, likely = {1: names[0], 0: "", -1: names[1]}[found.sign], chance(first, second)
+    return Difference(first=names[0], second=names[1], ahead=ahead, chance=likely, mean=mean, low=low, high=high)
 
 
-def differences(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def differences(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) -> list[Difference]:
     """Each pair of arms `compared`, named as in `arms`.
 
     Corrected for the number of pairs that have an interval: no other order can be claimed.
     """
     tested = max(1, sum(arms[one].counts and arms[other].counts for one, other in pairs))
     return [compared((one, other), arms[one], arms[other], tested) for one, other in pairs]
+
+
+class _Spread(TypedDict):
+    values: list[float]
+    std: float | None
+    low: float | None
+    high: float | None
+
+
+class Spread(_Spread):
+    """Values, their standard deviation (from 2 on), and the 95 % interval of their mean (from `LEAST_SEEDS` on).
+
+    ``mean`` is None where there is no value.
+    """
+
+    mean: float | None
+
+
+class Score(_Spread):
+    """The `Spread` of a score, which every run has."""
+
+    mean: float
+
+
+def spread(values: Iterable[float | None]) -> Spread:
+    """The spread of the values that are there."""
+    found = [float(value) for value in values if value is not None]
+    mean = float(np.mean(found)) if found else None
+    std = float(np.std(found, ddof=1)) if len(found) > 1 else None
+    low = high = None
+    if mean is not None and std is not None and len(found) >= LEAST_SEEDS:
+        half = t_quantile(CONFIDENCE, len(found) - 1) * std / len(found) ** 0.5
+        low, high = mean - half, mean + half
+    return Spread(values=found, mean=mean, std=std, low=low, high=high)
+
+
+def with_interval(arm: Scores, values: Iterable[float] | None = None) -> Score:
+    """The spread of an arm's scores (or these `values`) over its seeds; the interval also over test examples."""
+    found, own = interval(arm), spread(arm.scores if values is None else values)
+    high = None if found.high is None else min(found.high, 1.0)  # no score exceeds 1
+    mean = float(np.mean(own["values"]))
+    return Score(values=own["values"], mean=mean, std=own["std"], low=found.low, high=high)
 
 
 def t_quantile(confidence: float, degrees: int) -> float:

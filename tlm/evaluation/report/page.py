@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from tlm.data.tasks.examples import SEVERAL
 from tlm.evaluation.pages import plots
@@ -58,7 +58,16 @@ class Best(TypedDict):
     metrics: str
 
 
-class Contents(TypedDict):
+class Answers(TypedDict):
+    """The recommended model's answers on test; None for what its kind of problem has not."""
+
+    classes: dict[str, Any] | None
+    confusion: dict[str, Any] | None
+    coverage: dict[str, Any] | None
+    scatter: dict[str, list[float]] | None
+
+
+class Contents(Answers):
     """All that a report says, which is report.json."""
 
     task: Task
@@ -71,13 +80,9 @@ class Contents(TypedDict):
     metric_names: dict[str, str]
     curves: Rows
     best: Best
-    classes: dict[str, Any] | None
-    confusion: dict[str, Any] | None
-    coverage: dict[str, Any] | None
-    scatter: dict[str, list[float]] | None
     evidence: Rows
     dropped: Rows
-    since: NotRequired[dict[str, Any]]
+    since: dict[str, Any] | None
     checks: Rows
     lineage: Rows
     gone: str
@@ -403,7 +408,7 @@ def _blocks(contents: Contents) -> Iterator[Block]:
     yield from opening("TLM report", Span(task["name"]), _facts(task), contents["findings"], contents["gone"])
     yield from results(contents)
     yield from checks.section(contents["checks"])
-    yield from since.section(contents["since"], task["metric_name"]) if "since" in contents else ()
+    yield from since.section(contents["since"], task["metric_name"]) if contents["since"] else ()
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from coverage(contents)

@@ -17,7 +17,7 @@ from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.checks import checks
-from tlm.evaluation.report.findings import findings, finished, planned, recommended, same_vocabulary, sure
+from tlm.evaluation.report.findings import Planned, findings, finished, planned, recommended, same_vocabulary, sure
 from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, Summary, grouped
@@ -29,7 +29,7 @@ from tlm.evaluation.score.scores import METRIC_NAMES, coverage
 from tlm.settings.options import Prices
 
 if TYPE_CHECKING:
-    from tlm.evaluation.report.page import Contents  # which draws with matplotlib
+    from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
 VERSION = 17
 
@@ -109,29 +109,17 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         before: Metrics of the model of an earlier report to compare with, from `tlm.evaluation.report.since.earlier`.
     """
     groups = grouped(metrics)
-    task = follow(metrics[0], "task")
+    task, artifacts = follow(metrics[0], "task"), everything(metrics)
     summaries = [group.summary(prices) for group in groups]
     whole = finished(summaries)
     _colour(summaries, whole)
     whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
-    pairs, test = planned(whole), {name: group.on("test") for name, group in whole_groups.items()}
-    found_between = zip(differences(test, [pair[:2] for pair in pairs]), pairs, strict=True)
-    compared: list[Difference] = [{**one, "question": pair.question} for one, pair in found_between]
+    compared = _compared(whole_groups, planned(whole))
     best, held_against = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
-    model = max(chosen.runs, key=lambda run: float(run.values["dev"])).artifact
-    first, artifacts = groups[0].runs[0].values, everything(metrics)
-    regression, several = first["problem"] == "regression", first["problem"] == SEVERAL
+    first = groups[0].runs[0].values
     found: Contents = {
-        "task": {
-            "name": visible(first["task"], 80),
-            "problem": first["problem"],
-            "metric": first["metric"],
-            "metric_name": METRIC_NAMES[first["metric"]],
-            "classes": len(first["labels"] or []),
-            "counts": numbers(task.counts) if task is not None else {},
-            "test": first["splits"]["test"]["n"],
-        },
+        "task": _task(first, task),
         # the best on dev first; what ended after stage 1 last
         "groups": sorted(summaries, key=lambda group: (group not in whole, -group["dev"]["mean"])),
         "losses": [group["name"] for group in same_vocabulary(summaries)],
@@ -140,27 +128,43 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "findings": findings(summaries, first["metric"], compared),
         "bill": {"spent": spent(groups, prices), "predictions": predictions(groups, prices)},
         "metric_names": METRIC_NAMES,
-        "curves": curves([*whole_groups.values()], regression),
+        "curves": curves([*whole_groups.values()], first["problem"] == "regression"),
         "best": {
             "name": best["name"],
             "role": best["role"],
             "sure": sure(best, held_against),
-            "metrics": model.manifest.key,
+            "metrics": chosen.best_on_dev.manifest.key,
         },
-        "classes": None if regression else _classes(_looked_at(groups, best["name"], compared), chosen),
-        "confusion": None if regression or several else _confusion(chosen),
-        "coverage": None if regression or several else coverage(model),
-        "scatter": _scatter(chosen) if regression else None,
+        "since": since(chosen, group_with(before)) if before else None,
+        **_answers(chosen, _looked_at(groups, best["name"], compared)),
         "evidence": evidence(groups),
         "dropped": _dropped(groups, task),
         "checks": [check._asdict() for check in checks(groups, summaries, best, compared, task)],
         "lineage": lineage_rows(artifacts),
         "gone": gone(artifacts),
     }
-    if before:
-        found["since"] = since(chosen, group_with(before))
+    if found["since"]:
         found["findings"].insert(1, finding(found["since"]))
     return found
+
+
+def _task(first: dict[str, Any], task: Artifact | None) -> "Task":
+    """The task, from the metrics of a run; its counts only if it is still there."""
+    return {
+        "name": visible(first["task"], 80),
+        "problem": first["problem"],
+        "metric": first["metric"],
+        "metric_name": METRIC_NAMES[first["metric"]],
+        "classes": len(first["labels"] or []),
+        "counts": numbers(task.counts) if task is not None else {},
+        "test": first["splits"]["test"]["n"],
+    }
+
+
+def _compared(groups: dict[str, Group], pairs: Sequence[Planned]) -> list[Difference]:
+    """The planned differences on test."""
+    found = differences({name: group.on("test") for name, group in groups.items()}, [pair[:2] for pair in pairs])
+    return [{**one, "question": pair.question} for one, pair in zip(found, pairs, strict=True)]
 
 
 def _colour(groups: list[Summary], whole: list[Summary]) -> None:
@@ -177,6 +181,17 @@ def _looked_at(groups: list[Group], best: str, compared: list[Difference]) -> li
     both = [(one["first"], one["second"]) for one in compared]
     names = {name for pair in both if best in pair for name in pair}
     return [group for group in groups if group.name in names] or groups
+
+
+def _answers(best: Group, groups: list[Group]) -> "Answers":
+    """The answers of the best group on test, as its kind of problem allows; F1 of each class for all of `groups`."""
+    regression, several = (best.runs[0].values["problem"] == problem for problem in ("regression", SEVERAL))
+    return {
+        "classes": None if regression else _classes(groups, best),
+        "confusion": None if regression or several else _confusion(best),
+        "coverage": None if regression or several else coverage(best.best_on_dev),
+        "scatter": _scatter(best) if regression else None,
+    }
 
 
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import yaml
 
 from tlm.artifacts.artifact import home
 from tlm.artifacts.produce import finished
-from tlm.errors import InputError, Interrupted, TlmError, refuse_negative
+from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.runs import pods as every
 from tlm.runs.api import Api, Refused
@@ -58,7 +58,6 @@ def train_on_nodes(
         Interrupted: a pod died, or somebody deleted the TrainJob; repeating resumes from the last snapshot.
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
-    refuse_negative(gpus=int(pods.gpus))
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
     uri = finished(recipe, root)
     if uri is not None:

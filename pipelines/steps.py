@@ -12,17 +12,7 @@ from kfp.dsl.pipeline_context import Pipeline
 from components import data, training
 from pipelines.form import ONE_OF_EACH, Corpus, Index, Parallelism, Registry, Task
 from tlm.cli.command import descriptions, flat
-from tlm.runs.pods import (
-    CONFIG_MAP,
-    DATA_LIMITS,
-    LEAST,
-    S3_ADDRESSES,
-    S3_KEYS,
-    S3_SECRET,
-    SCRATCH,
-    SHARED_MEMORY,
-    USER,
-)
+from tlm.runs.pods import CONFIG_MAP, DATA_LIMITS, LEAST, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
 from tlm.settings.options import Filters, Pods, Prices
 
 

@@ -35,23 +35,18 @@ class Failure(NamedTuple):
     """A step that failed, or the driver that KFP runs before it.
 
     Attributes:
-        step: Its name.
+        name: The name of the step or driver, for a sentence.
         of_driver: Whether its driver failed.
         pod: The pod of its last attempt.
         message: What Argo says of that pod, such as "OOMKilled (exit code 137)"; a signal to end is put into words.
         retried: How often it was tried again.
     """
 
-    step: str
+    name: str
     of_driver: bool
     pod: str
     message: str
     retried: int
-
-    @property
-    def name(self) -> str:
-        """The name of the failed step or driver, for a sentence."""
-        return f"the driver of {self.step}" if self.of_driver else self.step
 
 
 class Log(NamedTuple):
@@ -120,9 +115,11 @@ def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
     parts = [_COUNT.sub("", part) for part in node["name"].split(".")]
     named = [part for part in parts if part != "executor"]
     step = named[-1].removesuffix("-driver")
+    is_driver = step != named[-1]
     pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"
     said = (node.get("message") or "").removeprefix("main: ").strip(" .")
-    return Failure(step, step != named[-1], pod, STOPPED if said.endswith(SIGTERM) else said, retried)
+    message = STOPPED if said.endswith(SIGTERM) else said
+    return Failure(f"the driver of {step}" if is_driver else step, is_driver, pod, message, retried)
 
 
 def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:

@@ -152,8 +152,8 @@ def follow(api: Api, job: dict[str, Any]) -> None:
     """
     with stopping() as stop:
         follower = _Follower(api, job, stop)
+        follower.submit()
         try:
-            follower.submit()
             follower.wait(START_MINUTES * 60)
         finally:
             follower.clean_up()
@@ -166,7 +166,6 @@ class _Follower:
         self.title = f"TrainJob {api.namespace}/{self.name}"
         self.jobs = JOBS.format(api.namespace)
         self.pods = f"/api/v1/namespaces/{api.namespace}/pods"
-        self.submitted = False
         self.last_stamp: dict[str, str] = {}  # by pod: the time stamp of the last log line that was relayed
         self.deaths: dict[tuple[str, str], dict[str, Any]] = {}  # by pod and time
         self.last_line = self.status = ""
@@ -192,7 +191,6 @@ class _Follower:
             if time.monotonic() > deadline:
                 raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
             self._pause()
-        self.submitted = True
 
     def wait(self, start_seconds: float) -> None:
         """Return once the job is complete."""
@@ -219,21 +217,19 @@ class _Follower:
                     raise Interrupted(f"{self.title} did not start in {start_seconds / 60:g} minutes: {waiting}")
             else:
                 deadline = time.monotonic() + start_seconds
-            self._pause()
+            self._pause(f"; {self.title} is deleted, its pods save their state")
 
     def clean_up(self) -> None:
-        """Delete the job and its pods, if it was created or adopted here."""
-        if self.submitted:
-            try:
-                self._delete()
-            except TlmError as error:
-                say(f"warning: {self.title} could not be deleted: {error}")
+        """Delete the job and its pods."""
+        try:
+            self._delete()
+        except TlmError as error:
+            say(f"warning: {self.title} could not be deleted: {error}")
 
-    def _pause(self) -> None:
+    def _pause(self, consequence: str = "") -> None:
         if self.stop.wait(POLL_SECONDS):
-            deleted = f"; {self.title} is deleted, its pods save their state" if self.submitted else ""
             error = self.stop.error()
-            raise error(f"stopped by {error.by}{deleted}; repeat to go on")
+            raise error(f"stopped by {error.by}{consequence}; repeat to go on")
 
     def _get(self) -> Any:
         return self.api.call("GET", f"{self.jobs}/{self.name}", absent_ok=True)

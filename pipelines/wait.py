@@ -66,7 +66,9 @@ def failures(api: Api, run_id: str) -> list[Failure]:
     text = _read(api, f"/apis/v1beta1/runs/{run_id}")
     try:
         workflow = json.loads(json.loads(text)["pipeline_runtime"]["workflow_manifest"])
-        name, nodes = workflow["metadata"]["name"], _nodes(workflow["status"])
+        name, status = workflow["metadata"]["name"], workflow["status"]
+        # Argo compresses the nodes where there are many
+        nodes = status.get("nodes") or json.loads(gzip.decompress(base64.b64decode(status["compressedNodes"])))
         failed = [_failure(name, node, retried) for node, retried in _last_attempts(nodes)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -89,12 +91,6 @@ def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
     own = [line for line in lines if not _LAUNCHER.match(line)]
     match = _EXCEPTION.fullmatch(own[-1]) if TRACEBACK in own else None
     return Log(own[-count:], match[1] if match else "")
-
-
-def _nodes(status: dict[str, Any]) -> dict[str, Any]:
-    """The nodes of a workflow; Argo compresses them where there are many."""
-    nodes = status.get("nodes") or json.loads(gzip.decompress(base64.b64decode(status["compressedNodes"])))
-    return dict(nodes)
 
 
 def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:

@@ -300,12 +300,10 @@ class Artifact:
         data = self.store.read(f"{self.folder_name}/{RUN}")
         if data is None:
             return {}
-        try:
+        with suppress(ValueError, AttributeError):  # no JSON, or no object
             facts: dict[str, Any] = json.loads(data)
             if facts.pop(SIGNATURE, None) in (None, value_sha256(facts)):  # earlier versions did not write it
                 return facts
-        except (ValueError, AttributeError):  # no JSON, or no object
-            pass
         say(f"warning: {self.uri}/{RUN} is damaged, so the facts about the run (time, cost) are left out")
         return {}
 

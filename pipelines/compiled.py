@@ -82,7 +82,10 @@ def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseCo
 
 
 # Parameters that are paths or URIs.
-_LOCATIONS = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "run_published", "paper_models")
+_LOCATIONS = (
+    *("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "task_unlabelled_path"),
+    *("run_published", "paper_models", "report_against", "compared_with"),
+)
 # Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
 _SECRET = re.compile(r"://[^/?#\s]*:[^/?#\s]*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")

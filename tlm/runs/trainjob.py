@@ -59,8 +59,7 @@ def train_on_nodes(
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
-    uri = finished(recipe, root)
-    if uri is not None:
+    if uri := finished(recipe, root):
         say("train: already there, nothing to do")
         return uri
     place = home(root, recipe.inputs.values()).root
@@ -77,10 +76,9 @@ def train_on_nodes(
             "with a service account that may create TrainJobs"
         )
     follow(api, train_job(f"tlm-{recipe.key}", command, pods, nodes, own_image(api)))
-    uri = finished(recipe, root)
-    if uri is None:
-        raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")
-    return uri
+    if uri := finished(recipe, root):
+        return uri
+    raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")
 
 
 def train_job(name: str, command: list[str], pods: Pods, nodes: int, image: str) -> dict[str, Any]:
@@ -203,10 +201,9 @@ class _Follower:
             pods = sorted(found, key=lambda pod: (_index(pod), pod["metadata"].get("creationTimestamp", "")))
             self._relay_log(pods)
             self._note_deaths(pods)
-            end = _end(job)
-            if end is not None and end["type"] == "Complete":
-                return
-            if end is not None:
+            if end := _end(job):
+                if end["type"] == "Complete":
+                    return
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
                 raise self._failure("a restart of its pods would not help")

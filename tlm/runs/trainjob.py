@@ -199,8 +199,8 @@ class _Follower:
                 raise Interrupted(f"{self.title} was deleted by somebody else; repeat to go on from the last snapshot")
             found = self.api.call("GET", self.pods, labelSelector=f"{JOB_LABEL}={self.name}")["items"]
             pods = sorted(found, key=lambda pod: (_index(pod), pod["metadata"].get("creationTimestamp", "")))
-            self._relay_log(pods)
-            self._note_deaths(pods)
+            for pod in pods:
+                self._look_at(pod)
             if end := _end(job):
                 if end["type"] == "Complete":
                     return
@@ -234,12 +234,23 @@ class _Follower:
     def _delete(self) -> None:
         self.api.call("DELETE", f"{self.jobs}/{self.name}", absent_ok=True, propagationPolicy="Foreground")
 
-    def _relay_log(self, pods: list[dict[str, Any]]) -> None:
-        for pod in pods:
-            if _index(pod) == 0 and pod["status"].get("phase") in ("Running", "Succeeded", "Failed"):
-                for line in self._new_lines(pod["metadata"]["name"]):
-                    self.last_line = line
-                    say(line)
+    def _look_at(self, pod: dict[str, Any]) -> None:
+        """Relay the log of the first pod, and remember how containers ended.
+
+        Kubernetes restarts them a few times, and then removes the pods.
+        """
+        name, is_first = pod["metadata"]["name"], _index(pod) == 0
+        if is_first and pod["status"].get("phase") in ("Running", "Succeeded", "Failed"):
+            for line in self._new_lines(name):
+                self.last_line = line
+                say(line)
+        for state, query in _terminations(pod):
+            key = (name, state.get("finishedAt", ""))
+            if state["exitCode"] and key not in self.deaths:
+                self.deaths[key] = state
+                say(f"{self.title}: {name} ended with code {_code(state)}")
+                if not is_first:  # the log of the first pod is relayed anyway
+                    say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
 
     def _new_lines(self, pod: str, **query: str) -> list[str]:
         if last := self.last_stamp.get(pod, ""):
@@ -252,18 +263,6 @@ class _Follower:
         if new:
             self.last_stamp[pod] = new[-1][0]
         return [line for _, _, line in new]
-
-    def _note_deaths(self, pods: list[dict[str, Any]]) -> None:
-        """Remember how containers ended: Kubernetes restarts them a few times, and then removes the pods."""
-        for pod in pods:
-            name = pod["metadata"]["name"]
-            for state, query in _terminations(pod):
-                key = (name, state.get("finishedAt", ""))
-                if state["exitCode"] and key not in self.deaths:
-                    self.deaths[key] = state
-                    say(f"{self.title}: {name} ended with code {_code(state)}")
-                    if _index(pod) > 0:  # the log of the first pod is relayed anyway
-                        say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
 
     def _input_refused(self) -> bool:
         return any(state["exitCode"] == InputError.exit_code for state in self.deaths.values())

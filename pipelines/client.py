@@ -183,12 +183,12 @@ class Api:
             return f"{dashboard}/_/pipeline/" + (f"?ns={self.namespace}" if self.namespace else "") + f"#/{page}"
         return f"{self.ui}/#/{page}"
 
-    def named(self, list_all: Callable[..., Any], field: str, name: str, **options: Any) -> list[Any]:
-        """Return everything in a list that has this display name, newest first; `field` holds the list."""
+    def named(self, list_all: Callable[..., Any], field: str, name: str, **options: Any) -> Any:
+        """Return the newest in a list that has this display name, None if there is none; `field` holds the list."""
         condition = {"predicates": [{"operation": "EQUALS", "key": "display_name", "string_value": name}]}
         encoded = quote(json.dumps(condition))  # the server decodes the filter once more than HTTP does
         answer = list_all(filter=encoded, sort_by="created_at desc", page_size=100, **options)
-        return list(getattr(answer, field) or [])
+        return next(iter(getattr(answer, field) or []), None)
 
     def find_or_create(self, find: Callable[[], Any], create: Callable[[], Any]) -> Any:
         """Return what `find` finds, or else what `create` creates.
@@ -206,9 +206,9 @@ class Api:
         """Return the answer to a call. Raises ApiError."""
         try:
             answer = call_api(*arguments, **options | {"_request_timeout": (CONNECT, self.call_timeout)})
-        except kfp_server_api.ApiException as error:
+        except ApiException as error:
             raise from_answer(self.url, error, self.token.source) from None
-        except urllib3.exceptions.HTTPError as error:
+        except http.HTTPError as error:
             raise from_connection(self.url, error) from None
         except (TypeError, ValueError) as error:  # an answer that fits no model
             raise ApiError(f"{self.url}: answers something unreadable ({error}){NOT_THE_API}") from None
@@ -238,7 +238,7 @@ def upload(api: Api, text: str, *, name: str, version: str) -> Any:
         listed = api.client.list_pipeline_versions
         if found := api.named(listed, "pipeline_versions", version, pipeline_id=pipeline):
             say(f"version {version} already exists")
-        return next(iter(found), None)
+        return found
 
     found = api.find_or_create(find, lambda: _send(api, text, pipeline, version, mark))
     if found.description and found.description != mark:
@@ -302,9 +302,7 @@ def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: RunOp
 def experiment(api: Api, name: str) -> str:
     """Return the ID of the experiment of this name, which is created if there is none."""
 
-    def find() -> Any:
-        listed = api.client.experiments.experiment_service_list_experiments
-        return next(iter(api.named(listed, "experiments", name, **api.scope)), None)
+    listed = api.client.experiments.experiment_service_list_experiments
 
     def create() -> Any:
         new = {"display_name": name, **api.scope}
@@ -312,7 +310,7 @@ def experiment(api: Api, name: str) -> str:
         say(f"created the experiment '{name}'")
         return made
 
-    found = api.find_or_create(find, create)
+    found = api.find_or_create(lambda: api.named(listed, "experiments", name, **api.scope), create)
     if found.storage_state == "ARCHIVED":
         raise InputError(f"the experiment '{name}' is archived: restore it in the UI, or give another --experiment")
     return str(found.experiment_id)

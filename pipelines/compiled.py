@@ -82,7 +82,10 @@ def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseCo
 
 
 # Parameters that are paths or URIs.
-_LOCATIONS = ("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "run_published", "paper_models")
+_LOCATIONS = (
+    *("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "task_unlabelled_path"),
+    *("run_published", "paper_models", "report_against", "compared_with"),
+)
 # Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
 _SECRET = re.compile(r"://[^/?#\s]*:[^/?#\s]*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
@@ -241,14 +244,6 @@ def of_this_code(name: str) -> dict[str, Parameter]:
     return declared(json_format.MessageToDict(build(name).pipeline_spec))
 
 
-def warn_of_images(images: Path | None) -> None:
-    """Say which images a pipeline without `images` needs."""
-    from components.base import DATA_IMAGE
-
-    if images is None:
-        say(f"without --images the pipeline uses {DATA_IMAGE} and the matching train image, which must exist")
-
-
 def version_name() -> str:
     """Return ``<version>-<short revision>`` of this code, followed by ``-dirty`` if files differ from the commit.
 
@@ -264,7 +259,6 @@ def version_name() -> str:
 def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -> str:
     """Return the text of a compiled pipeline: of `file`, or of this code's `pipeline` (tlm if empty) with `images`."""
     if not file:
-        warn_of_images(images)
         return compile_text(images, name=pipeline or "tlm")
     for option, value in (("--images", images), ("--pipeline", pipeline)):
         if value:
@@ -300,6 +294,8 @@ def compile_text(
     from kfp.compiler import Compiler
     from kfp.compiler.compiler_utils import KubernetesManifestOptions
 
+    from components.base import DATA_IMAGE
+
     pipeline, options = build(name, machines), None
     if kubernetes_manifests:
         info = pipeline.pipeline_spec.pipeline_info
@@ -311,6 +307,8 @@ def compile_text(
         options = KubernetesManifestOptions(**names, namespace=namespace or None, include_pipeline_manifest=True)
     if images:
         pipeline = with_images(pipeline, load_images(images))
+    else:
+        say(f"without --images the pipeline uses {DATA_IMAGE} and the matching train image, which must exist")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pipeline.yaml"
         manifests = {"kubernetes_manifest_options": options, "kubernetes_manifest_format": kubernetes_manifests}

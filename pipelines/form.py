@@ -160,9 +160,41 @@ class RunSettings:
 
 
 @dataclass
-class Draws(RunSettings):
-    """Settings of a pipeline in which nothing is random but the draws of text."""
+class Compared(RunSettings):
+    """Settings of model and training, and what is compared.
 
+    Args:
+        arms: Arms to train, separated by commas: bm25, random, task-only, dsir, classifier, dense, hybrid; and of
+            published models: embeddings, published (stage 2 alone), published-bm25 and so on (stage 1, too).
+        overrides: Settings to change, such as train.rho1=4; auto chooses K, query and rho1 by the paper's rules.
+            Of published models, only model.max_length, model.cut and model.spans_first change.
+        published: Published models to compare with, separated by commas: folders, s3://… or names on the Hugging Face
+            Hub; if run_arms names none of their arms, embeddings and published are added.
+        published_preset: Named settings of published models; empty for finetune-published (stage 2 alone) and adapt
+            (both stages).
+    """
+
+    arms: str = "bm25"
+    published: str = ""
+    published_preset: str = ""
+
+
+@dataclass
+class Draws(Compared):
+    """Settings of a pipeline in which nothing is random but the draws of text.
+
+    Args:
+        arms: Texts to learn vectors from, separated by commas: bm25, random, task-only, dsir, classifier, dense,
+            hybrid; embeddings is added if run_published names a model.
+        overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
+        preset: Named settings; only those of the retrieval have an effect here; see `tlm show`.
+        published: Published models whose embeddings to compare with, separated by commas: folders, s3://… or names on
+            the Hugging Face Hub.
+        published_preset: No effect here: nothing is trained.
+        seeds: Seeds of random and the other arms that draw their text: so many draws, each with its own model.
+    """
+
+    arms: str = "bm25,random,task-only"
     seeds: str = "0,1,2,3,4"
 
 

@@ -1,7 +1,7 @@
 """Show what matters of the output of kfp.local: the lines of the steps go to stderr, everything goes to a log."""
 
-import contextlib
 import copy
+import io
 import os
 import re
 import sys
@@ -9,7 +9,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,7 +24,7 @@ from pipelines.compiled import build, check_reachable, load_images, with_images
 from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.artifacts.artifact import Artifact
-from tlm.errors import InputError, TlmError
+from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.predict import trained
 from tlm.runs.pods import S3_KEYS, USER
 from tlm.training.distributed.launch import LOCKS, VISIBLE
@@ -40,7 +40,7 @@ _NOISE = re.compile(
 )
 
 
-class Transcript:
+class Transcript(io.TextIOBase):
     """A replacement for stdout: all lines go to `log`; names of steps, their own lines and failures go to stderr.
 
     Of one of our own errors only the message is shown, and `fault` keeps its class; other tracebacks are shown in full.
@@ -59,14 +59,6 @@ class Transcript:
         for line in lines:
             self._show(_COLOUR.sub("", line).strip())
         return len(text)
-
-    def flush(self) -> None:
-        """Flush the log; an unfinished line stays in memory."""
-        self.log.flush()
-
-    def isatty(self) -> bool:
-        """Return False: this is no terminal."""
-        return False
 
     def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
@@ -161,14 +153,6 @@ OUTPUTS = Path("local_outputs")
 AGAIN = "fix what it says, then repeat the command: finished steps are not repeated"
 
 
-class StepFailed(TlmError):
-    """A step failed, and its error has been shown."""
-
-    def __init__(self, text: str, resumable: bool) -> None:
-        super().__init__(text)
-        self.exit_code = 3 if resumable else 2
-
-
 def run_pipeline(
     parameters: dict[str, Any],
     images: Path | None = None,
@@ -186,14 +170,14 @@ def run_pipeline(
         machines: How many pods share the work of a step.
 
     Raises:
-        StepFailed: A step failed.
+        InputError, Interrupted: A step failed.
     """
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))
     defaults = {"index_engine": "embedded", "store_root": "artifacts"}
     values = {name: value for name, value in defaults.items() if name in pipeline.component_spec.inputs} | parameters
-    running: Any = contextlib.nullcontext(kfp_local.SubprocessRunner(use_venv=False))
+    running: Any = nullcontext(kfp_local.SubprocessRunner(use_venv=False))
     if images:
         pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
         check_reachable(values, "containers", "s3://")
@@ -205,7 +189,7 @@ def run_pipeline(
     headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages
     sys.stdout.write(f"\n{headline}\n## {results}\n")
-    with contextlib.suppress(InputError):  # a report on several tasks, or on imported predictions
+    with suppress(InputError):  # a report on several tasks, or on imported predictions
         sys.stdout.write(f"Model: {trained(report).uri}\n")
     sys.stdout.write(f"Report: {artifact.path('report.html')}\n{report}\n")
 
@@ -221,19 +205,16 @@ def _without_retries(pipeline: BaseComponent) -> BaseComponent:
 
 
 def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
-    """Return the URI of the report. Raises StepFailed."""
+    """Return the URI of the report. Raises as `run_pipeline` does."""
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
-    file, report, failure = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}.log", "", None
+    file, report = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}.log", ""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", encoding="utf-8") as log:
+    with file.open("w", encoding="utf-8", buffering=1) as log:
         transcript = Transcript(log)
-        with contextlib.redirect_stdout(transcript):  # type: ignore[type-var]
-            try:
-                report = str(pipeline(**values).output)
-            except RuntimeError as error:
-                failure = error
-    if failure or transcript.fault:  # if kfp.local cannot get a container's exit code, it takes it for a success
-        said = f"a step failed (its error is shown above, all output is in {file}); {AGAIN}"
-        raise StepFailed(said, resumable=transcript.fault != "InputError") from failure
+        with redirect_stdout(transcript), suppress(RuntimeError):
+            report = str(pipeline(**values).output)
+    if transcript.fault or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
+        failed = InputError if transcript.fault == "InputError" else Interrupted
+        raise failed(f"a step failed (its error is shown above, all output is in {file}); {AGAIN}")
     return report

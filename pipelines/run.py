@@ -71,18 +71,17 @@ def compile(
         pipeline: tlm; shallow: no network, in minutes; rerank: text by influence; ablation: a table of the paper;
             multitask: several tasks.
     """
-    from pipelines import compiled
+    from pipelines.compiled import compile_text
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
     manifests = {"kubernetes_manifests": kubernetes_manifests, "namespace": namespace, "version": version}
-    text = compiled.compile_text(images, pipeline, machines, **manifests)
+    text = compile_text(images, pipeline, machines, **manifests)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"--output {output}: cannot be written ({error}); name another file") from None
-    compiled.warn_of_images(images)
 
 
 @add

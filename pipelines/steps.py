@@ -12,17 +12,7 @@ from kfp.dsl.pipeline_context import Pipeline
 from components import data, training
 from pipelines.form import ONE_OF_EACH, Corpus, Index, Parallelism, Registry, Task
 from tlm.cli.command import descriptions, flat
-from tlm.runs.pods import (
-    CONFIG_MAP,
-    DATA_LIMITS,
-    LEAST,
-    S3_ADDRESSES,
-    S3_KEYS,
-    S3_SECRET,
-    SCRATCH,
-    SHARED_MEMORY,
-    USER,
-)
+from tlm.runs.pods import CONFIG_MAP, DATA_LIMITS, LEAST, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
 from tlm.settings.options import Filters, Pods, Prices
 
 
@@ -181,7 +171,7 @@ def equip(step: PipelineTask, name: str, training: Pods, preflight: PipelineTask
     if name in TRAINING:
         _equip_training(step, training, preflight.outputs[TRAINING[name]] if TRAINING[name] else training.gpus)
     else:
-        _equip_data(step, NEEDS[name])
+        _limit(step, NEEDS[name])
     _connect(step, name)
     _secure(step, name)
     # KFP's own cache is off: our keys find finished work, and a cache hit could be the URI of a deleted artifact
@@ -195,7 +185,7 @@ def equip(step: PipelineTask, name: str, training: Pods, preflight: PipelineTask
         kubernetes.set_timeout(step, WEEK if name in LONG else DAY)
 
 
-def _equip_data(step: PipelineTask, needs: Needs) -> None:
+def _limit(step: PipelineTask, needs: Needs) -> None:
     step.set_cpu_request(needs.cpu).set_cpu_limit(needs.cpu_limit)
     step.set_memory_request(needs.memory).set_memory_limit(needs.memory_limit)
     kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=needs.scratch)
@@ -203,12 +193,10 @@ def _equip_data(step: PipelineTask, needs: Needs) -> None:
 
 def _equip_training(step: PipelineTask, pods: Pods, gpus: Any) -> None:
     step.register_pipeline_channels([*vars(pods).values(), gpus])  # otherwise kfp does not pass them into the loop
-    step.set_cpu_request(LEAST["cpu"]).set_cpu_limit(pods.cpu)
-    step.set_memory_request(LEAST["memory"]).set_memory_limit(pods.memory)
+    _limit(step, Needs(LEAST["cpu"], pods.cpu, LEAST["memory"], pods.memory, SCRATCH))
     step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(gpus)
     kubernetes.add_node_selector_json(step, pods.node_selector)
     kubernetes.add_toleration_json(step, pods.tolerations)
-    kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=SCRATCH)
     kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", medium="Memory", size_limit=SHARED_MEMORY)
 
 

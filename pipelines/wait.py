@@ -21,6 +21,7 @@ SIGTERM = "(exit code 143)"
 STOPPED = f"its pod was stopped {SIGTERM}, as when a node is drained; start the run again: finished steps are found"
 TRACEBACK = "Traceback (most recent call last):"
 
+LOG_LINES = 20  # the most that are shown
 _LOG_TIMEOUT = 15.0  # seconds
 _NO_LOG = ("<!doctype", "<html", '{"error_message"')
 # What KFP's launcher and Argo's executor write around a step's own output.
@@ -35,35 +36,18 @@ class Failure(NamedTuple):
     """A step that failed, or the driver that KFP runs before it.
 
     Attributes:
-        step: Its name.
+        name: The name of the step or driver, for a sentence.
         of_driver: Whether its driver failed.
         pod: The pod of its last attempt.
         message: What Argo says of that pod, such as "OOMKilled (exit code 137)"; a signal to end is put into words.
         retried: How often it was tried again.
     """
 
-    step: str
+    name: str
     of_driver: bool
     pod: str
     message: str
     retried: int
-
-    @property
-    def name(self) -> str:
-        """The name of the failed step or driver, for a sentence."""
-        return f"the driver of {self.step}" if self.of_driver else self.step
-
-
-class Log(NamedTuple):
-    """The end of a log.
-
-    Attributes:
-        lines: What the step itself wrote last, without what the launcher wrote around it.
-        error: The error that it ends with, such as ``KeyError: 'x'``; "" if it ends otherwise.
-    """
-
-    lines: list[str]
-    error: str
 
 
 def failures(api: Api, run_id: str) -> list[Failure]:
@@ -71,7 +55,9 @@ def failures(api: Api, run_id: str) -> list[Failure]:
     text = _read(api, f"/apis/v1beta1/runs/{run_id}")
     try:
         workflow = json.loads(json.loads(text)["pipeline_runtime"]["workflow_manifest"])
-        name, nodes = workflow["metadata"]["name"], _nodes(workflow["status"])
+        name, status = workflow["metadata"]["name"], workflow["status"]
+        # Argo compresses the nodes where there are many
+        nodes = status.get("nodes") or json.loads(gzip.decompress(base64.b64decode(status["compressedNodes"])))
         failed = [_failure(name, node, retried) for node, retried in _last_attempts(nodes)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -81,8 +67,11 @@ def failures(api: Api, run_id: str) -> list[Failure]:
     return list(first.values())
 
 
-def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
-    """Return the end of a step's log, with at most `count` lines of its own; both are empty if the API has no log."""
+def read_log(api: Api, run_id: str, failure: Failure) -> tuple[list[str], str]:
+    """Return what a step itself wrote last, and the error that this ends with, such as ``KeyError: 'x'``.
+
+    Both are empty if the API has no log, the error also if the log ends otherwise.
+    """
     text = _read(api, f"/apis/v1alpha1/runs/{run_id}/nodes/{failure.pod}/log")  # if the host is the API server
     if not text:  # if it is the UI
         place = {"podname": failure.pod, "runid": run_id, "podnamespace": api.namespace or "kubeflow"}
@@ -90,16 +79,10 @@ def read_log(api: Api, run_id: str, failure: Failure, count: int) -> Log:
     lines = _GIVEN.sub("", text).rstrip().splitlines()
     if failure.of_driver:  # all that it writes is for developers of KFP, but for its last error
         errors = [match[1] for match in map(_FATAL.match, lines) if match]
-        return Log([], errors[-1] if errors else "")
+        return [], errors[-1] if errors else ""
     own = [line for line in lines if not _LAUNCHER.match(line)]
     match = _EXCEPTION.fullmatch(own[-1]) if TRACEBACK in own else None
-    return Log(own[-count:], match[1] if match else "")
-
-
-def _nodes(status: dict[str, Any]) -> dict[str, Any]:
-    """The nodes of a workflow; Argo compresses them where there are many."""
-    nodes = status.get("nodes") or json.loads(gzip.decompress(base64.b64decode(status["compressedNodes"])))
-    return dict(nodes)
+    return own[-LOG_LINES:], match[1] if match else ""
 
 
 def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
@@ -120,9 +103,11 @@ def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
     parts = [_COUNT.sub("", part) for part in node["name"].split(".")]
     named = [part for part in parts if part != "executor"]
     step = named[-1].removesuffix("-driver")
+    is_driver = step != named[-1]
     pod = f"{workflow}-{node['templateName']}-{node['id'].rpartition('-')[2]}"
     said = (node.get("message") or "").removeprefix("main: ").strip(" .")
-    return Failure(step, step != named[-1], pod, STOPPED if said.endswith(SIGTERM) else said, retried)
+    message = STOPPED if said.endswith(SIGTERM) else said
+    return Failure(f"the driver of {step}" if is_driver else step, is_driver, pod, message, retried)
 
 
 def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:
@@ -140,7 +125,6 @@ def _read(api: Api, path: str, query: dict[str, str] | None = None) -> str:
 
 
 FINAL = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
-LOG_LINES = 20
 
 
 class RunFailed(InputError):
@@ -212,12 +196,12 @@ def _run_failure(api: Api, run: Any) -> str:
     at, reasons = "", [run.error.message if run.error else ""]
     if steps := failures(api, run.run_id):
         first = steps[0]
-        log = read_log(api, run.run_id, first, LOG_LINES)
-        if log.lines:
-            say("\n".join((f"the last lines of {first.name}:", *(f"    {line}" for line in log.lines))))
+        lines, error = read_log(api, run.run_id, first)
+        if lines:
+            say("\n".join((f"the last lines of {first.name}:", *(f"    {line}" for line in lines))))
         at = f" at {', '.join(step.name for step in steps)}"
         tried = f"tried {first.retried + 1} times" if first.retried else ""
-        reasons = [log.error or first.message, *reasons, tried]
+        reasons = [error or first.message, *reasons, tried]
     said = "; ".join(filter(None, reasons))
     where = api.link(f"runs/details/{run.run_id}")
     return f"run {run.run_id} FAILED{at}{f': {said}' if said else ''}; see {where}"

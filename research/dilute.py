@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import Shards, passages
-from tlm.errors import InputError, nearest, refuse_negative
+from tlm.errors import InputError, nearest
+from tlm.settings.options import NOT_NEGATIVE
 
 VERSION = 1
 
@@ -36,7 +37,7 @@ def dilute(corpus: str, *, topic: list[str], share: float, seed: int = 0, root: 
         InputError: a source is unknown, or the corpus has too few passages on the topic or no others.
     """
     given = Artifact.open(corpus, "corpus")
-    refuse_negative(seed=seed)
+    NOT_NEGATIVE.check("seed", seed)
     if not topic:
         raise InputError("topic is empty; give the sources to thin out")
     if not 0 <= share < 1:

@@ -13,7 +13,8 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.examples import classes_of, examples, one_label_each
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.data.tasks.splits import SPLITS, find_leaks
-from tlm.errors import InputError, refuse_negative
+from tlm.errors import InputError
+from tlm.settings.options import NOT_NEGATIVE
 
 VERSION = 2
 
@@ -39,7 +40,7 @@ def fewer_labels(task: str, *, per_class: int, seed: int = 0, keep_texts: bool =
         InputError: the task is a regression, or a number is out of range.
     """
     given = Artifact.open(task, "task")
-    refuse_negative(seed=seed)
+    NOT_NEGATIVE.check("seed", seed)
     if per_class < 1:
         raise InputError(f"per_class is {per_class}; expected 1 or more")
     one_label_each(given, "fewer-labels")

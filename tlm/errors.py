@@ -87,10 +87,3 @@ def nearest(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1)
     return f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(names) or 'none'}"
-
-
-def refuse_negative(**numbers: float) -> None:
-    """Raise InputError for a number below 0."""
-    for name, value in numbers.items():
-        if value < 0:
-            raise InputError(f"{name} is {value}; expected 0 or more")

@@ -8,9 +8,10 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.data.passages import passages
 from tlm.data.ranges import CUT, HEAD
-from tlm.errors import InputError, refuse_negative
+from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.retrieve import RERANKED, best, write_chosen
+from tlm.settings.options import NOT_NEGATIVE
 from tlm.training.distributed.launch import own_cards
 from tlm.training.input.tokenize import tokenize
 
@@ -48,7 +49,7 @@ def rerank(
         InputError: the artifacts are not of one task and corpus, the model predicts no tokens, or there is no such
             device.
     """
-    refuse_negative(seed=seed)
+    NOT_NEGATIVE.check("seed", seed)
     trained, many, wanted = (
         Artifact.open(checkpoint, "checkpoint"),
         Artifact.open(subset, "subset"),

@@ -261,5 +261,7 @@ def test_files_of_this_machine_are_refused_before_any_call(ask, api: StandIn) ->
     done = ask("submit", "--set", "corpus_paths=s3://b/corpus/,my/corpus.jsonl")
     assert done.code == 2
     assert "parameter 'corpus_paths': pods do not see 'my/corpus.jsonl' of this machine; give s3://…" in done.err
+    for name in ("task_unlabelled_path", "report_against"):
+        assert f"'{name}': pods do not see 'my/place' of this machine" in ask("submit", "--set", f"{name}=my/place").err
     assert api.runs == {}
     assert ask("submit", "--set", "corpus_paths=paper:bert", "--set", "task_path=glue:mnli").code == 0

@@ -76,7 +76,7 @@ def measure(joules: float | None) -> None:
     time.monotonic = time.process_time = lambda: float(batches[0])
 
     def counters() -> list[spending.Counter]:
-        return [] if joules is None else [spending.Counter("cpu", lambda: batches[0] * joules)]
+        return [] if joules is None else [spending.Counter("cpu_joules", lambda: batches[0] * joules)]
 
     spending.rapl = counters
 

@@ -11,7 +11,7 @@ import torch
 from kfp.local import DockerRunner
 
 from components.training import evaluate, train
-from pipelines.local import StepFailed, hardened, run_pipeline
+from pipelines.local import hardened, run_pipeline
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.artifacts.artifact import Artifact
@@ -177,6 +177,6 @@ def test_all_steps_of_a_local_run_lock_in_one_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LOCKS, "")
     monkeypatch.delenv(LOCKS)
-    with pytest.raises(StepFailed):
+    with pytest.raises(InputError):
         run_pipeline({"run_preset": "none of these"})
     assert os.environ[LOCKS] == str(tmp_path / "local_outputs" / "gpus")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.making import everything, expected, fill, leftovers, make, recipe
-from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, content_digest, follow, seal, share_inputs
+from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, add_files, content_digest, follow, share_inputs
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, scratch_folder
@@ -56,17 +56,18 @@ NAME = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}[A-Za-z0-9]", fullmatch=T
 
 
 @given(names=st.sets(NAME, min_size=1, max_size=4), inner=NAME)
-def test_sealed_files_keep_their_logical_names(tmp_path_factory, names, inner):
+def test_published_files_keep_their_logical_names(tmp_path_factory, names, inner):
     folder = tmp_path_factory.mktemp("draft")
     for name in names:
         (folder / f"file-{name}").write_text(name)
         (folder / f"folder-{name}").mkdir()
         (folder / f"folder-{name}" / inner).write_text(name)
-    entries = seal(folder, {f"file-{name}": 7 for name in names})
+    store = LocalStore(folder / "store")
+    entries = add_files(store, "made", folder, {f"file-{name}": 7 for name in names})
     logical = {entry.logical: entry for entry in entries}
     assert set(logical) == {f"file-{name}" for name in names} | {f"folder-{name}/{inner}" for name in names}
     assert all(logical[f"file-{name}"].rows == 7 for name in names)
-    assert all((folder / entry.name).stat().st_size == entry.size for entry in entries)
+    assert all(store.local(f"made/{entry.name}").stat().st_size == entry.size for entry in entries)
     shutil.rmtree(folder)
 
 

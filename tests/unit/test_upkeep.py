@@ -224,6 +224,13 @@ def test_gc_spares_what_unfinished_training_needs(tmp_path: Path) -> None:
     assert not (tmp_path / "progress").exists()
 
 
+def test_gc_removes_nothing_if_the_days_are_no_number(tmp_path: Path) -> None:
+    corpus = make(tmp_path, "corpus", 1)
+    with pytest.raises(InputError, match="unused_days is nan; expected 0 or more"):
+        gc(unused_days=float("nan"), delete=True, root=str(tmp_path))
+    assert there(corpus) == [True]
+
+
 def test_gc_offers_no_trained_model_that_no_report_covers(tmp_path: Path) -> None:
     corpus = make(tmp_path, "corpus", 1)
     checkpoint = make(tmp_path, "checkpoint", 1, corpus=corpus)

@@ -140,14 +140,16 @@ def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:
     return value_sha256({"files": sorted([file.name, file.sha256] for file in files), "details": details})
 
 
-def seal(folder: Path, rows: dict[str, int]) -> list[FileEntry]:
-    """Rename every file in `folder` to its published name, and return the entries, sorted by name.
+def add_files(store: Store, place: str, folder: Path, rows: dict[str, int]) -> list[FileEntry]:
+    """Move every file in `folder` to `place` in the store, under its published name; return the entries, by name.
 
     A file gets 16 digits of its sha256 into its name. A sub-folder (such as a model, whose readers expect certain file
     names) gets 16 digits over all its files. So a second writer cannot damage what is published.
 
     Args:
-        folder: Folder with the files of the artifact.
+        store: The store of the artifact.
+        place: Its folder there: ``<kind>/<key>``.
+        folder: Folder with its files.
         rows: Row counts by logical name.
     """
     entries: list[FileEntry] = []
@@ -155,10 +157,10 @@ def seal(folder: Path, rows: dict[str, int]) -> list[FileEntry]:
         files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
         inner = {file.relative_to(path): file_sha256(file) for file in files}
         whole = value_sha256({str(name): sha256 for name, sha256 in inner.items()}) if path.is_dir() else inner[Path()]
-        sealed = path.rename(path.with_name(f"{path.stem}-{whole[:16]}{path.suffix}"))
-        for name, sha256 in inner.items():
-            published, size = (sealed.name / name).as_posix(), (sealed / name).stat().st_size
-            entries.append(FileEntry(name=published, size=size, sha256=sha256, rows=rows.get(path.name)))
+        for inside, sha256 in inner.items():
+            name, size = f"{path.stem}-{whole[:16]}{path.suffix}" / inside, (path / inside).stat().st_size
+            entries.append(FileEntry(name=name.as_posix(), size=size, sha256=sha256, rows=rows.get(path.name)))
+            store.add(f"{place}/{name.as_posix()}", path / inside)
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -298,12 +300,10 @@ class Artifact:
         data = self.store.read(f"{self.folder_name}/{RUN}")
         if data is None:
             return {}
-        try:
+        with suppress(ValueError, AttributeError):  # no JSON, or no object
             facts: dict[str, Any] = json.loads(data)
             if facts.pop(SIGNATURE, None) in (None, value_sha256(facts)):  # earlier versions did not write it
                 return facts
-        except (ValueError, AttributeError):  # no JSON, or no object
-            pass
         say(f"warning: {self.uri}/{RUN} is damaged, so the facts about the run (time, cost) are left out")
         return {}
 

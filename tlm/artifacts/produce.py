@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 from tlm import __version__
-from tlm.artifacts.artifact import MANIFEST, RUN, Artifact, FileEntry, Manifest, content_digest, home, remove, seal
+from tlm.artifacts.artifact import MANIFEST, RUN, Artifact, FileEntry, Manifest, add_files, content_digest, home, remove
 from tlm.artifacts.spending import Spending, process_seconds
 from tlm.artifacts.stores.local import scratch_folder
 from tlm.artifacts.stores.store import ArtifactKind, Store, signed_json, value_sha256
@@ -186,15 +186,13 @@ def _find(store: Store, recipe: Recipe) -> Artifact | None:
 
 def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Artifact:
     place = f"{recipe.kind}/{recipe.key}"
-    own = seal(draft.folder, draft.rows)
+    own = add_files(store, place, draft.folder, draft.rows)
     files = sorted([*own, *draft.published], key=lambda entry: entry.name)
     manifest = Manifest(
         kind=recipe.kind, key=recipe.key, step=recipe.step, version=recipe.version, settings=recipe.settings,
         inputs={name: artifact.as_input() for name, artifact in recipe.inputs.items()}, counts=draft.counts,
         details=draft.details, files=files, content=content_digest(files, draft.details),
     )  # fmt: skip
-    for entry in own:
-        store.add(f"{place}/{entry.name}", draft.folder / entry.name)
     if store.read(f"{place}/{MANIFEST}") is None:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
         tools = {"host": platform.node(), "python": platform.python_version(), "tlm": __version__}
@@ -239,9 +237,7 @@ class Progress:
         name = _name(step)
         with scratch_folder(self.store.scratch(), name) as folder:
             fill(folder)
-            files = seal(folder, {})
-            for entry in files:
-                self.store.add(f"{self.kind}/{name}/{entry.name}", folder / entry.name)
+            files = add_files(self.store, f"{self.kind}/{name}", folder, {})
         manifest = Manifest(
             kind=self.kind, key=name, content=content_digest(files, {}), step="snapshot", version=1,
             settings={}, inputs={name: artifact.as_input() for name, artifact in self.inputs.items()},

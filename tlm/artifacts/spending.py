@@ -21,12 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 POWERCAP = Path("/sys/class/powercap")
 SAMPLE_SECONDS = 30.0  # shorter than any RAPL counter takes to wrap around: at least 65,000 J, at some 100 W
-
-Kind = Literal["cpu", "gpu"]
 
 
 @dataclass
@@ -34,14 +32,14 @@ class Counter:
     """A counter of joules.
 
     Attributes:
-        kind: What it counts.
+        name: What it counts: one of `JOULES`.
         read: Returns the joules so far; raises OSError or ValueError where it cannot be read.
         span: Joules after which it wraps around to 0; None if it never does.
         total: Joules from the first sample to the last one.
         last: What `read` returned last, in joules; None before the first sample.
     """
 
-    kind: Kind
+    name: str
     read: Callable[[], float]
     span: float | None = None
     total: float = 0.0
@@ -97,17 +95,16 @@ class Spending:
 
     def __init__(self, counters: Sequence[Counter] | None = None, every: float = SAMPLE_SECONDS) -> None:
         """Use these energy counters (by default all of this machine), sampled every so many seconds."""
-        self._given, self._every = counters, every
+        self._counters = [*rapl(), *nvml()] if counters is None else [*counters]
+        self._every = every
         self._started, self._computed = time.monotonic(), time.process_time()
-        self._counters: list[Counter] = []
         self._lock, self._ended = threading.Lock(), threading.Event()
         self.before: Spent = {}
         self.elsewhere: Spent = {}
         self.workers: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        found = [*rapl(), *nvml()] if self._given is None else self._given
-        self._counters = [counter for counter in found if _works(counter.sample)]
+        self._counters = [counter for counter in self._counters if _works(counter.sample)]
         if self._counters:
             self._thread = threading.Thread(target=self._watch, name="energy", daemon=True)
             self._thread.start()
@@ -119,20 +116,15 @@ class Spending:
             self._thread.join()
         self._sample()
 
-    def used(self, kind: Kind) -> float | None:
-        """Return the joules up to now, or to the end of the block; None where they are unknown.
+    def joules(self) -> Spent:
+        """Return the joules of this machine in this attempt, up to now or to the end of the block.
 
-        For ``cpu`` they are those of all processor packages, for ``gpu`` of the GPUs that this process may use.
+        They are those of all processor packages, and of the GPUs that this process may use.
         """
         if not self._ended.is_set():
             self._sample()
-        found = [counter.total for counter in self._counters if counter.kind == kind]
-        return sum(found) if found else None
-
-    def joules(self) -> Spent:
-        """Return the joules of this machine in this attempt."""
-        used = zip(JOULES, (self.used("cpu"), self.used("gpu")), strict=True)
-        return {name: Amount(0.0, 1) if value is None else Amount(value) for name, value in used}
+        totals = {name: [counter.total for counter in self._counters if counter.name == name] for name in JOULES}
+        return {name: Amount(sum(found), 0 if found else 1) for name, found in totals.items()}
 
     def total(self) -> Spent:
         """Return the sum over all attempts and machines up to now."""
@@ -156,8 +148,8 @@ class Spending:
 
     def _sample(self) -> None:
         with self._lock:
-            failed = {counter.kind for counter in self._counters if not _works(counter.sample)}
-            self._counters = [counter for counter in self._counters if counter.kind not in failed]  # no partial sums
+            failed = {counter.name for counter in self._counters if not _works(counter.sample)}
+            self._counters = [counter for counter in self._counters if counter.name not in failed]  # no partial sums
 
 
 def rapl(folder: Path = POWERCAP) -> list[Counter]:
@@ -173,7 +165,7 @@ def rapl(folder: Path = POWERCAP) -> list[Counter]:
         except (OSError, ValueError):
             continue
         if name.startswith("package") or name == "dram":
-            found.append(Counter("cpu", partial(_microjoules, zone / "energy_uj"), span))
+            found.append(Counter("cpu_joules", partial(_microjoules, zone / "energy_uj"), span))
     return found
 
 
@@ -191,7 +183,7 @@ def nvml() -> list[Counter]:
         return []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     gpus = map(str, range(library.nvmlDeviceGetCount())) if visible is None else map(str.strip, visible.split(","))
-    return [Counter("gpu", partial(_gpu_joules, library, gpu)) for gpu in gpus if gpu]
+    return [Counter("gpu_joules", partial(_gpu_joules, library, gpu)) for gpu in gpus if gpu]
 
 
 def _gpu_joules(library: Any, gpu: str) -> float:

@@ -70,32 +70,17 @@ def _as_json(result: str) -> str:
     return json.dumps({"uri": uri, "content": manifest.content, "counts": manifest.counts, "details": manifest.details})
 
 
-class _Group:
-    """A parameter that is a dataclass, as one parameter for each of its fields."""
-
-    def __init__(self, parameter: inspect.Parameter, form: bool) -> None:
-        self.kind: Any = parameter.annotation
-        self.make: Any = SimpleNamespace if form else self.kind
-        marked = get_type_hints(self.kind, include_extras=True)
-        wanted = [field for field, hint in marked.items() if not (form and FINE in getattr(hint, "__metadata__", ()))]
-        self.names = {field: f"{parameter.name}_{field}" if form else field for field in wanted}
-        hints = get_type_hints(self.kind) if form else marked  # kfp knows plain types only
-        values = self.kind() if parameter.default is parameter.empty else parameter.default
-        self.parameters = [
-            parameter.replace(name=name, default=getattr(values, field), annotation=hints[field])
-            for field, name in self.names.items()
-        ]
-
-    def meanings(self) -> dict[str, str]:
-        """Return what the docstrings of the dataclass and its bases say about each parameter."""
-        found: dict[str, str] = {}
-        for base in reversed(inspect.getmro(self.kind)):
-            found |= descriptions(base)
-        return {name: found[field] for field, name in self.names.items()}
-
-    def take(self, values: dict[str, Any]) -> Any:
-        """Make the dataclass of its values among others, from which they are taken."""
-        return self.make(**{field: values.pop(name) for field, name in self.names.items()})
+def _fields(group: inspect.Parameter, form: bool) -> dict[str, inspect.Parameter]:
+    """Return the parameters that stand for one that is a dataclass, by field."""
+    marked = get_type_hints(group.annotation, include_extras=True)
+    hints = get_type_hints(group.annotation) if form else marked  # kfp knows plain types only
+    values = group.annotation() if group.default is group.empty else group.default
+    wanted = [field for field, hint in marked.items() if not (form and FINE in getattr(hint, "__metadata__", ()))]
+    names = {field: f"{group.name}_{field}" if form else field for field in wanted}
+    return {
+        field: group.replace(name=name, default=getattr(values, field), annotation=hints[field])
+        for field, name in names.items()
+    }
 
 
 def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> Callable[..., Any]:
@@ -114,16 +99,16 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
 
     signature = inspect.signature(function, eval_str=True)
     seen = [parameter for parameter in signature.parameters.values() if parameter.name not in given]
-    groups = {parameter.name: _Group(parameter, form) for parameter in seen if is_dataclass(parameter.annotation)}
-    parameters = [
-        one
-        for parameter in seen
-        for one in (groups[parameter.name].parameters if parameter.name in groups else [parameter])
-    ]
+    kinds: dict[str, Any] = {one.name: one.annotation for one in seen if is_dataclass(one.annotation)}
+    groups = {one.name: _fields(one, form) for one in seen if one.name in kinds}
+    parameters = [part for one in seen for part in (groups[one.name].values() if one.name in groups else [one])]
     if form:
         parameters.sort(key=lambda parameter: parameter.name)
     signature = signature.replace(parameters=parameters)
-    meanings = {name: meaning for group in groups.values() for name, meaning in group.meanings().items()}
+    meanings: dict[str, str] = {}
+    for name, fields in groups.items():
+        meaning_of = _inherited(kinds[name])
+        meanings |= {one.name: meaning_of[field] for field, one in fields.items()}
     meanings |= {name: meaning for name, meaning in descriptions(function).items() if name not in groups}
 
     @wraps(function)
@@ -131,13 +116,24 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
         bound = signature.bind(*positional, **named)
         bound.apply_defaults()
         values = {**given, **bound.arguments}
-        made = {name: group.take(values) for name, group in groups.items()}
+        made = {}
+        for name, fields in groups.items():
+            own = {field: values.pop(one.name) for field, one in fields.items()}
+            made[name] = SimpleNamespace(**own) if form else kinds[name](**own)
         return function(**values, **made)
 
     described = [f"    {parameter.name}: {meanings.get(parameter.name, '')}" for parameter in parameters]
     call.__doc__ = "\n".join([parse(function.__doc__ or "").description or "", "", "Args:", *described])
     call.__signature__ = signature  # type: ignore[attr-defined]
     return call
+
+
+def _inherited(kind: type) -> dict[str, str]:
+    """Return what the docstrings of a class and its bases say about each attribute."""
+    found: dict[str, str] = {}
+    for base in reversed(inspect.getmro(kind)):
+        found |= descriptions(base)
+    return found
 
 
 def descriptions(documented: Any) -> dict[str, str]:

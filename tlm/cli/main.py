@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tlm import __version__
 from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError, printable
@@ -75,11 +75,9 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
 
     from tlm.cli.command import PLAIN, command
 
-    def options(
-        version: bool = typer.Option(
-            False, "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
-    ) -> None:
+    wanted = typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+
+    def options(version: Annotated[bool, wanted] = False) -> None:
         """Take the options that come before the command."""
 
     app = typer.Typer(help=text, **PLAIN)

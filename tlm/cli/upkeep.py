@@ -13,6 +13,7 @@ from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import Store, Stored, folder_of
 from tlm.errors import Damaged, InputError, printable
 from tlm.progress import Answer, say
+from tlm.settings.options import NOT_NEGATIVE
 
 DAY = 86_400.0
 SHOWN = 4  # counts by reason or label
@@ -96,8 +97,8 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
         delete: Really remove.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
-    if keep_runs < 0 or unused_days < 0:
-        raise InputError("keep-runs and unused-days must not be negative")
+    NOT_NEGATIVE.check("keep_runs", keep_runs)
+    NOT_NEGATIVE.check("unused_days", unused_days)
     store = open_store(root)
     horizon = time.time() - unused_days * DAY
     folders: dict[str, list[Stored]] = {}

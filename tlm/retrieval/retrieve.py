@@ -17,11 +17,11 @@ from tlm.data.passages import texts
 from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.errors import InputError, nearest, refuse_negative
+from tlm.errors import InputError, nearest
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.retrieval.search.query import Docs, Dropped, Engine, Found, Query, Scores, choose, fit, make_queries
-from tlm.settings.options import Range
+from tlm.settings.options import NOT_NEGATIVE, Range
 from tlm.settings.sections import MOST_HITS
 
 VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
@@ -95,7 +95,7 @@ def retrieve(
     _check(arm, query, top_k, share, same_size_as, embedder)
     if share == CLASSES and labelled.details["problem"] == "regression":
         raise InputError(f"{task} is a regression, so no classes can share the hits; take share '{EXAMPLES}'")
-    refuse_negative(seed=seed)
+    NOT_NEGATIVE.check("seed", seed)
     version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
     settings: dict[str, Any] = {"arm": arm} | ({"query": query, "top_k": top_k} if arm in WITH_QUERIES else {})
     settings |= {"share": share} if share == CLASSES and arm in WITH_QUERIES else {}

@@ -55,10 +55,6 @@ class Arms(NamedTuple):
         found = dict.fromkeys([*self.scratch, *filter(None, self.further)])
         return [*found] or ["bm25"]
 
-    def presets(self, given: str) -> list[str]:
-        """The presets of the published models that are trained; `given` replaces those of their own."""
-        return list(dict.fromkeys(preset_of(text, given) for text in self.further))
-
 
 def preset_of(further: str, given: str) -> str:
     """The preset of a published model that trains on a text in stage 1, or on none (""): `given`, else its own."""
@@ -228,7 +224,7 @@ def settings(
     """
     found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
-    theirs = [presets.resolve(one, _kept(given)) for one in found.presets(published_preset)]
+    theirs = [presets.resolve(preset_of(text, published_preset), _kept(given)) for text in found.further]
     runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
     runs += found.embeddings * len(found.models)
     say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")

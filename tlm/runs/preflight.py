@@ -14,6 +14,7 @@ from tlm.errors import InputError
 from tlm.progress import say
 from tlm.runs.api import Api
 from tlm.runs.pods import DATA_LIMITS, check_pods, check_quota
+from tlm.runs.registry import Registry
 from tlm.settings.options import Pods
 
 Engine: TypeAlias = Literal["embedded", "elasticsearch"]
@@ -42,7 +43,8 @@ def preflight(
     if engine == "elasticsearch":
         _check_elasticsearch()
     if registry:
-        _check_registry(registry)
+        Registry(registry).check()
+        say(f"model registry {registry}: answers")
 
 
 def check_run(
@@ -126,10 +128,3 @@ def _check_elasticsearch() -> None:
             f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "
             "it; it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
         )
-
-
-def _check_registry(address: str) -> None:
-    from tlm.runs.registry import Registry
-
-    Registry(address).check()
-    say(f"model registry {address}: answers")

@@ -15,7 +15,7 @@ import yaml
 
 from tlm.artifacts.artifact import home
 from tlm.artifacts.produce import finished
-from tlm.errors import InputError, Interrupted, TlmError, refuse_negative
+from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.runs import pods as every
 from tlm.runs.api import Api, Refused
@@ -58,10 +58,8 @@ def train_on_nodes(
         Interrupted: a pod died, or somebody deleted the TrainJob; repeating resumes from the last snapshot.
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
-    refuse_negative(gpus=int(pods.gpus))
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
-    uri = finished(recipe, root)
-    if uri is not None:
+    if uri := finished(recipe, root):
         say("train: already there, nothing to do")
         return uri
     place = home(root, recipe.inputs.values()).root
@@ -78,10 +76,9 @@ def train_on_nodes(
             "with a service account that may create TrainJobs"
         )
     follow(api, train_job(f"tlm-{recipe.key}", command, pods, nodes, own_image(api)))
-    uri = finished(recipe, root)
-    if uri is None:
-        raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")
-    return uri
+    if uri := finished(recipe, root):
+        return uri
+    raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")
 
 
 def train_job(name: str, command: list[str], pods: Pods, nodes: int, image: str) -> dict[str, Any]:
@@ -153,8 +150,8 @@ def follow(api: Api, job: dict[str, Any]) -> None:
     """
     with stopping() as stop:
         follower = _Follower(api, job, stop)
+        follower.submit()
         try:
-            follower.submit()
             follower.wait(START_MINUTES * 60)
         finally:
             follower.clean_up()
@@ -167,7 +164,6 @@ class _Follower:
         self.title = f"TrainJob {api.namespace}/{self.name}"
         self.jobs = JOBS.format(api.namespace)
         self.pods = f"/api/v1/namespaces/{api.namespace}/pods"
-        self.submitted = False
         self.last_stamp: dict[str, str] = {}  # by pod: the time stamp of the last log line that was relayed
         self.deaths: dict[tuple[str, str], dict[str, Any]] = {}  # by pod and time
         self.last_line = self.status = ""
@@ -193,7 +189,6 @@ class _Follower:
             if time.monotonic() > deadline:
                 raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
             self._pause()
-        self.submitted = True
 
     def wait(self, start_seconds: float) -> None:
         """Return once the job is complete."""
@@ -204,12 +199,11 @@ class _Follower:
                 raise Interrupted(f"{self.title} was deleted by somebody else; repeat to go on from the last snapshot")
             found = self.api.call("GET", self.pods, labelSelector=f"{JOB_LABEL}={self.name}")["items"]
             pods = sorted(found, key=lambda pod: (_index(pod), pod["metadata"].get("creationTimestamp", "")))
-            self._relay_log(pods)
-            self._note_deaths(pods)
-            end = _end(job)
-            if end is not None and end["type"] == "Complete":
-                return
-            if end is not None:
+            for pod in pods:
+                self._look_at(pod)
+            if end := _end(job):
+                if end["type"] == "Complete":
+                    return
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
                 raise self._failure("a restart of its pods would not help")
@@ -220,21 +214,19 @@ class _Follower:
                     raise Interrupted(f"{self.title} did not start in {start_seconds / 60:g} minutes: {waiting}")
             else:
                 deadline = time.monotonic() + start_seconds
-            self._pause()
+            self._pause(f"; {self.title} is deleted, its pods save their state")
 
     def clean_up(self) -> None:
-        """Delete the job and its pods, if it was created or adopted here."""
-        if self.submitted:
-            try:
-                self._delete()
-            except TlmError as error:
-                say(f"warning: {self.title} could not be deleted: {error}")
+        """Delete the job and its pods."""
+        try:
+            self._delete()
+        except TlmError as error:
+            say(f"warning: {self.title} could not be deleted: {error}")
 
-    def _pause(self) -> None:
+    def _pause(self, consequence: str = "") -> None:
         if self.stop.wait(POLL_SECONDS):
-            deleted = f"; {self.title} is deleted, its pods save their state" if self.submitted else ""
             error = self.stop.error()
-            raise error(f"stopped by {error.by}{deleted}; repeat to go on")
+            raise error(f"stopped by {error.by}{consequence}; repeat to go on")
 
     def _get(self) -> Any:
         return self.api.call("GET", f"{self.jobs}/{self.name}", absent_ok=True)
@@ -242,12 +234,23 @@ class _Follower:
     def _delete(self) -> None:
         self.api.call("DELETE", f"{self.jobs}/{self.name}", absent_ok=True, propagationPolicy="Foreground")
 
-    def _relay_log(self, pods: list[dict[str, Any]]) -> None:
-        for pod in pods:
-            if _index(pod) == 0 and pod["status"].get("phase") in ("Running", "Succeeded", "Failed"):
-                for line in self._new_lines(pod["metadata"]["name"]):
-                    self.last_line = line
-                    say(line)
+    def _look_at(self, pod: dict[str, Any]) -> None:
+        """Relay the log of the first pod, and remember how containers ended.
+
+        Kubernetes restarts them a few times, and then removes the pods.
+        """
+        name, is_first = pod["metadata"]["name"], _index(pod) == 0
+        if is_first and pod["status"].get("phase") in ("Running", "Succeeded", "Failed"):
+            for line in self._new_lines(name):
+                self.last_line = line
+                say(line)
+        for state, query in _terminations(pod):
+            key = (name, state.get("finishedAt", ""))
+            if state["exitCode"] and key not in self.deaths:
+                self.deaths[key] = state
+                say(f"{self.title}: {name} ended with code {_code(state)}")
+                if not is_first:  # the log of the first pod is relayed anyway
+                    say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
 
     def _new_lines(self, pod: str, **query: str) -> list[str]:
         if last := self.last_stamp.get(pod, ""):
@@ -260,18 +263,6 @@ class _Follower:
         if new:
             self.last_stamp[pod] = new[-1][0]
         return [line for _, _, line in new]
-
-    def _note_deaths(self, pods: list[dict[str, Any]]) -> None:
-        """Remember how containers ended: Kubernetes restarts them a few times, and then removes the pods."""
-        for pod in pods:
-            name = pod["metadata"]["name"]
-            for state, query in _terminations(pod):
-                key = (name, state.get("finishedAt", ""))
-                if state["exitCode"] and key not in self.deaths:
-                    self.deaths[key] = state
-                    say(f"{self.title}: {name} ended with code {_code(state)}")
-                    if _index(pod) > 0:  # the log of the first pod is relayed anyway
-                        say("\n".join(self._new_lines(name, tailLines=str(TAIL), **query)))
 
     def _input_refused(self) -> bool:
         return any(state["exitCode"] == InputError.exit_code for state in self.deaths.values())

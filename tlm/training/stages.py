@@ -14,12 +14,12 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
 from tlm.data.tasks.examples import one_label_each
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.errors import InputError, refuse_negative
+from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
-from tlm.settings.options import Compute
+from tlm.settings.options import NOT_NEGATIVE, Compute
 from tlm.settings.sections import OWN, Model, Preset, Train, model_settings
 from tlm.training.distributed.launch import train_together
 from tlm.training.input import tokenizer as vocabularies
@@ -67,7 +67,7 @@ def train(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     arguments = dict(locals())
-    refuse_negative(seed=seed)
+    NOT_NEGATIVE.check("seed", seed)
     recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
     return _stage1(recipe, root, train, arguments)
 
@@ -99,7 +99,7 @@ def train_multitask(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     arguments = {**locals(), "tasks": list(tasks)}
-    refuse_negative(seed=seed)
+    NOT_NEGATIVE.check("seed", seed)
     root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
     _check_tasks(tasks)
     alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)

@@ -37,7 +37,7 @@ CASES = {
         "train {0} --tokenizer root/tokenizer/none --set train.steps=0",
         expected="setting train.steps=0 cannot be: expected greater than 0",
     ),
-    "fewer runs than none": given("gc --keep-runs -1", expected="must not be negative"),
+    "fewer runs than none": given("gc --keep-runs -1", expected="keep_runs is -1; expected 0 or more"),
     "an unknown command": given("load-corpsu c.jsonl", expected="No such command 'load-corpsu'"),
     "an unknown option": given("load-corpus c.jsonl --txt-field a", expected="No such option: --txt-field"),
     "an unknown metric": given(

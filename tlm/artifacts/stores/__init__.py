@@ -5,6 +5,7 @@ import secrets
 from functools import lru_cache
 from pathlib import Path
 
+from tlm.artifacts.stores.local import LocalStore
 from tlm.artifacts.stores.store import Store, canonical_json, value_sha256
 from tlm.errors import InputError
 
@@ -26,7 +27,7 @@ def open_store(root: str | None) -> Store:
         InputError: another scheme, or settings for S3 that cannot work.
     """
     root = named_root(root) or DEFAULT_ROOT
-    return _open(root if "://" in root else str(Path(root).absolute()))
+    return _open(root if "://" in root else f"file://{Path(root).absolute()}")
 
 
 def close_stores() -> None:
@@ -36,18 +37,16 @@ def close_stores() -> None:
 
 @lru_cache
 def _open(root: str) -> Store:
-    scheme, separator, rest = root.partition("://")
-    if scheme == "s3" and separator:
+    scheme, _, path = root.partition("://")
+    if scheme == "s3":
         from tlm.artifacts.stores.s3 import S3Store
 
         return S3Store(root)
-    if separator and scheme != "file":
+    if scheme != "file":
         raise InputError(
             f"root '{root}': scheme '{scheme}' is not known; give a folder, file://… or s3://bucket/prefix"
         )
-    from tlm.artifacts.stores.local import LocalStore
-
-    return LocalStore(Path(rest if separator else root))
+    return LocalStore(Path(path))
 
 
 IDENTITY = "store.json"  # at the root

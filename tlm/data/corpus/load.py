@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tlm.artifacts.artifact import Artifact, FileEntry, home, remove, seal
+from tlm.artifacts.artifact import Artifact, FileEntry, add_files, home, remove
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
 from tlm.data.corpus.plan import BUCKET, PART, SHARDS, Plan, make_plan, part_size
@@ -197,15 +197,13 @@ def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
     passages = Kept(plan)
     first, last = (-(-int(offset) // SHARD_ROWS) for offset in passages.offsets[number : number + 2])
     with TemporaryDirectory(prefix="shards-", dir=draft.folder) as name:
-        folder, store = Path(name), home(plan.root, ())
+        folder = Path(name)
         shards = Shards(folder, "passages", first=first)
         doc = first * SHARD_ROWS
         for table in passages.read(doc, min(last * SHARD_ROWS, int(passages.offsets[-1]))):
             shards.add(numbered(table, doc))
             doc += len(table)
-        entries = seal(folder, shards.close())
-        for entry in entries:
-            store.add(f"corpus/{plan.key}/{entry.name}", folder / entry.name)
+        entries = add_files(home(plan.root, ()), f"corpus/{plan.key}", folder, shards.close())
     draft.details["files"] = [entry.model_dump() for entry in entries]
 
 

@@ -21,7 +21,8 @@ from backports import zstd
 from tlm.artifacts.produce import Draft
 from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
-from tlm.errors import InputError, refuse_negative
+from tlm.errors import InputError
+from tlm.settings.options import NOT_NEGATIVE
 
 SHARE_REJECTED = 0.001  # of the rows may be rejected even if `max_rejected` is smaller
 SHARE_HELD_OUT = 0.1  # of the rows of dev or test may be rejected
@@ -149,7 +150,7 @@ class Rejects:
     """
 
     def __init__(self, most: int) -> None:
-        refuse_negative(max_rejected=most)
+        NOT_NEGATIVE.check("max_rejected", most)
         self.most = most
         self.read = 0
         self.read_by_file = Counter[str]()  # by `RawFile.where`

@@ -174,9 +174,9 @@ class Timed:
         work = seconds if self._worker == "gpu_seconds" else cpu
         for name, more in (("texts", len(texts)), ("seconds", seconds), (self._worker, work)):
             self.spent[name] += more
-        for name, used in zip(JOULES, (energy.used("cpu"), energy.used("gpu")), strict=True):
-            if used is not None:
-                self.spent[name] = self.spent.get(name, 0.0) + used
+        for name, used in energy.joules().items():
+            if not used.unmeasured:
+                self.spent[name] = self.spent.get(name, 0.0) + used.value
         return found
 
     def facts(self) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
 from tlm.data.tasks.labelled import labels_of
 from tlm.data.tasks.metrics import UNFITTED, above
-from tlm.errors import InputError, nearest, refuse_negative
+from tlm.errors import InputError, nearest
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
+from tlm.settings.options import NOT_NEGATIVE
 
 VERSION = 3
 IMPORTED = "imported"
@@ -60,7 +61,7 @@ def import_predictions(
         raise InputError("name is empty; give the model a name for the reports")
     if name.strip() == "baseline":
         raise InputError("name 'baseline' is that of the linear model in reports; give another one")
-    refuse_negative(seed=seed)
+    NOT_NEGATIVE.check("seed", seed)
     with raw_files([file]) as found:
         if len(found) != 1:
             raise InputError(f"{file} is {len(found)} files; expected one file of predictions")

@@ -58,12 +58,17 @@ class Candidates:
 
     def texts(self, rows: Ints | slice = slice(None)) -> Iterator[pa.Array]:
         """Read the texts of the given rows (ascending), in portions."""
-        docs = self.docs[rows]
-        for batch in track(self.read(), "reading candidates", unit="portions"):
-            here = batch.column("doc").to_numpy()
-            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
-            if start < stop:
-                yield batch.column("text").take(pa.array(np.searchsorted(here, docs[start:stop])))
+        portions = track(self.read(), "reading candidates", unit="portions")
+        return (batch.column("text") for batch in of_docs(portions, self.docs[rows]))
+
+
+def of_docs(passages: Iterable[pa.RecordBatch], docs: Ints) -> Iterator[pa.RecordBatch]:
+    """Yield the passages with these numbers; both are in ascending order of `doc`."""
+    for batch in passages:
+        here = batch.column("doc").to_numpy()
+        start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
+        if start < stop:
+            yield batch.take(pa.array(np.searchsorted(here, docs[start:stop])))
 
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)

@@ -76,7 +76,7 @@ class StaticEmbedder:
 
 def published_vectors(folder: str, texts: Sequence[str]) -> NDArray[np.float32]:
     """Embeddings of texts by the published model in a folder, of length 1, shape [texts, dimensions]."""
-    return _of_length_one(published.represent(_loaded(folder), texts, None))
+    return _of_length_one(published.embeddings(_loaded(folder), texts))
 
 
 @lru_cache(maxsize=1)

@@ -132,8 +132,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
         if embed is not None:
             details["vectors"] = {"dimensions": len(embed.common)}
         there = {**details, **_names(recipe.settings["name"], recipe.key)}
-        user = identity(home(root, recipe.inputs.values()))
-        return ensure(there, user, partial(_fill, corpus, embed), details["documents"])
+        return ensure(there, identity(home(root, recipe.inputs.values())), partial(_fill, corpus, embed))
 
     def write(draft: Draft) -> None:
         embed = StaticEmbedder.learn(corpus, seed=0) if with_vectors else None

@@ -232,22 +232,23 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
     between = np.flatnonzero((kinds >= BETWEEN_LETTERS) & (kinds < OTHER))
     around = kinds[between - 1] & kinds[between + 1]
     inside[between[((around << 3) & kinds[between] & BETWEEN) > 0]] = True
-    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-    starts, stops = edges[::2], edges[1::2]
+    starts, stops = _edges(inside)
     bare = [row for row in np.flatnonzero(kinds[starts] == JOINER) if not (kinds[starts[row] : stops[row]] & 3).any()]
     need_grammar = np.concatenate([np.flatnonzero(kinds == OTHER), starts[stops - starts > MAX_TOKEN_LENGTH]])
-    odd = np.array(sorted(set(np.searchsorted(ends, need_grammar).tolist())), np.int64)
-    unwanted = [np.array(bare, np.int64)]
-    for text in odd:
-        start, end = ends[text - 1] if text else 0, ends[text]
-        unwanted.append(np.arange(*np.searchsorted(starts, (start, end))))
-    dropped = np.concatenate(unwanted)
-    if len(dropped):
-        for row in dropped:
-            inside[starts[row] : stops[row]] = False
-        starts, stops = np.delete(starts, dropped), np.delete(stops, dropped)
+    odd = np.unique(np.searchsorted(ends, need_grammar))
+    dropped = [(starts[row], stops[row]) for row in bare] + [(ends[text - 1] if text else 0, ends[text]) for text in odd]
+    for start, end in dropped:
+        inside[start:end] = False
+    if dropped:
+        starts, stops = _edges(inside)
     counts = np.diff(np.searchsorted(starts, ends), prepend=0)
     return _strings(units, inside, starts, stops), counts, odd
+
+
+def _edges(inside: npt.NDArray[np.bool_]) -> tuple[Lengths, Lengths]:
+    """Where words begin, and where they end."""
+    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    return edges[::2], edges[1::2]
 
 
 def _strings(units: Units, inside: npt.NDArray[np.bool_], starts: Lengths, stops: Lengths) -> pa.Array:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import Floats, Split, Texts, held_out
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Shape, TextFeatures, joined
@@ -48,16 +48,6 @@ class Tfidf:
     def predict(self, texts: Texts, pairs: Texts | None = None) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict(self.features.transform(joined(texts, pairs)))
-
-    def held_out(self, train: Split) -> Floats:
-        """Probabilities of training examples, shape [n, classes]: each by a fit of these settings to other groups."""
-        texts, shape = np.array(joined(train.texts, train.pairs), dtype=object), self.features.shape
-        found = np.zeros((len(texts), self.linear.classes))
-        for others, own in held_out(train.group):
-            seen, unseen = _matrices(shape, self.features.marks, texts[others], texts[own])
-            setting = self.chosen["C"], self.chosen["class weights"] == "balanced"
-            found[own] = Linear.fit(seen, train.gold[others], self.linear.classes, *setting).predict(unseen)
-        return found
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""

@@ -21,7 +21,7 @@ from tlm.data.passages import rows_at
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
-from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits
+from tlm.data.tasks.examples import Key, classes_of, examples, one_label_each, read_splits
 from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Items, Line, Quote, Span, Text
@@ -101,8 +101,6 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
 
 
 MOST_CLUSTERED = 10  # unsure texts for each text that is chosen
-
-Key = tuple[str, str | None]
 
 
 def label_next(

@@ -206,7 +206,7 @@ class TextFeatures:
         shared = {"sublinear_tf": True, "min_df": shape.min_count, "max_features": MOST_FEATURES, "dtype": np.float64}
         self.vectorizers: dict[str, Any] = {}
         if shape.spans:
-            self.vectorizers["spans"] = TfidfVectorizer(analyzer=self._of_spans, **shared)
+            self.vectorizers["spans"] = TfidfVectorizer(analyzer=lambda text: features(parts(text, marks)), **shared)
         if shape.words:
             own = {"tokenizer": words_of, "token_pattern": None, "lowercase": False, "ngram_range": (1, shape.words)}
             self.vectorizers["words"] = TfidfVectorizer(**own, **shared)
@@ -239,6 +239,3 @@ class TextFeatures:
         for name, vectorizer in found.vectorizers.items():
             vectorizer.vocabulary, vectorizer.idf_ = vocabularies[name], arrays[f"idf.{name}"]
         return found
-
-    def _of_spans(self, text: str) -> list[str]:
-        return features(parts(text, self.marks))

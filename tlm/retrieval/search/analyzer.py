@@ -236,7 +236,8 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
     bare = [row for row in np.flatnonzero(kinds[starts] == JOINER) if not (kinds[starts[row] : stops[row]] & 3).any()]
     need_grammar = np.concatenate([np.flatnonzero(kinds == OTHER), starts[stops - starts > MAX_TOKEN_LENGTH]])
     odd = np.unique(np.searchsorted(ends, need_grammar))
-    dropped = [(starts[row], stops[row]) for row in bare] + [(ends[text - 1] if text else 0, ends[text]) for text in odd]
+    dropped = [(starts[row], stops[row]) for row in bare]
+    dropped += [(ends[text - 1] if text else 0, ends[text]) for text in odd]
     for start, end in dropped:
         inside[start:end] = False
     if dropped:

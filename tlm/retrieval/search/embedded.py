@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.data.ranges import GrowingArray
+from tlm.data.ranges import GrowingArray, Ints
 from tlm.retrieval.search import analyzer
 from tlm.retrieval.search.analyzer import batched, terms
 from tlm.retrieval.search.query import Docs, Scores
@@ -94,7 +94,6 @@ POSTING = pa.struct([("doc", pa.int32()), ("frequency", pa.int32())])
 RUN = pa.schema([("term", pa.int32()), ("postings", pa.list_(POSTING))])  # a record batch of the file of runs
 
 Ids = npt.NDArray[np.int32]
-Lengths = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -135,11 +134,11 @@ def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[st
     return {"documents": len(lengths), "terms": len(df), "tokens": int(lengths.sum()), "postings": postings}
 
 
-def _write_runs(texts: Iterable[str], path: str) -> tuple[list[str], Lengths]:
+def _write_runs(texts: Iterable[str], path: str) -> tuple[list[str], Ints]:
     """Write a run for each chunk of `texts`. Returns the distinct terms by id, and each document's length."""
     ids: defaultdict[str, int] = defaultdict()
     ids.default_factory = ids.__len__
-    lengths: list[Lengths] = [np.empty(0, np.int64)]
+    lengths: list[Ints] = [np.empty(0, np.int64)]
     done = 0
     with pa.ipc.new_file(path, RUN) as writer:
         for chunk in batched(texts, CHUNK, CHUNK_CHARACTERS):

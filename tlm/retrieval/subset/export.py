@@ -296,9 +296,9 @@ class Selection(NamedTuple):
         if self.name in ("bm25", TASK_ONLY):
             return self.like if self.name == "bm25" else ""
         found = Artifact.open(self.like, "subset").input("hits")
-        asked: dict[str, Any] = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
-        asked |= {"share": found.details["share"]} if "share" in found.details else {}
-        hits = retrieve(found.input("index").uri, self.task, arm=self.name, same_size_as=self.like, **asked, root=root)  # type: ignore[arg-type]
+        asked: dict[str, Any] = {"arm": self.name, "same_size_as": self.like, "seed": self.seed}
+        asked |= {name: found.details[name] for name in ("query", "top_k", "share") if name in found.details}
+        hits = retrieve(found.input("index").uri, self.task, **asked, root=root)
         return export(hits, filters=filters, root=root)
 
 

@@ -168,10 +168,9 @@ def _remove_short_and_overlapping(
 def _remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: Ints, jaccard: float) -> None:
     """Remove candidates that nearly repeat a kept one that comes before them in the order `best_first`."""
     rows = best_first[verdicts.reason[best_first] == KEPT]
-    repeated = find_near_duplicates(words.select(rows), jaccard)
-    found = np.flatnonzero(repeated.original >= 0)
-    docs = verdicts.candidates.docs[rows[repeated.original[found]]]
-    pairs = zip(repeated.similarity[found], docs, strict=True)
+    originals, similarities = find_near_duplicates(words.select(rows), jaccard)
+    found = np.flatnonzero(originals >= 0)
+    pairs = zip(similarities[found], verdicts.candidates.docs[rows[originals[found]]], strict=True)
     details = (f"Jaccard {similarity:.2f} with doc {doc}" for similarity, doc in pairs)
     verdicts.remove(rows[found], NEAR_DUPLICATE, details)
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import regex
 
 
 def batched(texts: Iterable[str], count: int, characters: int) -> Iterator[list[str]]:
@@ -55,7 +56,7 @@ _WORD = re.compile(f"{_UNDERSCORES}{_PART}(?:(?:_{_X})++{_PART})*+{_UNDERSCORES}
 _Y = "[xsZCTtM]*+"  # marks except the presentation selectors, which emoji sequences treat separately
 _E = f"[Ee]{_Y}(?:(?<=Z)[Ee]{_Y})*+"
 _M = f"M{_Y}"
-_EMOJI = re.compile(
+_EMOJI = (
     f"Z*+[Ee]{_Y}PT++t"
     f"|(?:Z*+{_E}|{_M}(?<=Z){_E})(?:PZ(?:Z*+{_E}|{_M}(?<=Z){_E}))*+(?:P(?:Z{_M})?+)?+"
     f"|{_M}"
@@ -63,6 +64,7 @@ _EMOJI = re.compile(
     f"|R{_X}R{_X}"
 )
 _MAYBE_EMOJI = re.compile("[EeMRC]")
+_WORD_OR_EMOJI = regex.compile(f"(?p){_WORD.pattern}|{_EMOJI}")  # the longer one if both begin at the same position
 
 
 def terms_of_text(text: str) -> list[str]:
@@ -95,23 +97,11 @@ def _classes(text: str) -> str:
 def _spans(text: str) -> list[tuple[int, int]]:
     """Return start and end of each token."""
     classes = _classes(text)
-    emoji = _MAYBE_EMOJI.search(classes)
-    spans = list(_longest(classes)) if emoji else [match.span() for match in _WORD.finditer(classes)]
+    token = _WORD_OR_EMOJI if _MAYBE_EMOJI.search(classes) else _WORD
+    spans = [match.span() for match in token.finditer(classes)]
     if any(end - start > MAX_TOKEN_LENGTH // 2 and _units(text, start, end) > MAX_TOKEN_LENGTH for start, end in spans):
         return list(_cut(classes, text))
     return spans
-
-
-def _longest(classes: str) -> Iterator[tuple[int, int]]:
-    """Yield words and emoji; the longer one if both begin at the same position."""
-    word, emoji = _WORD.search(classes), _EMOJI.search(classes)
-    while word or emoji:
-        token = min(filter(None, (word, emoji)), key=lambda match: (match.start(), -match.end()))
-        yield token.span()
-        if word and word.start() < token.end():
-            word = _WORD.search(classes, token.end())
-        if emoji and emoji.start() < token.end():
-            emoji = _EMOJI.search(classes, token.end())
 
 
 def _cut(classes: str, text: str) -> Iterator[tuple[int, int]]:
@@ -121,10 +111,10 @@ def _cut(classes: str, text: str) -> Iterator[tuple[int, int]]:
         end = min(start + MAX_TOKEN_LENGTH, len(text))
         while _units(text, start, end) > MAX_TOKEN_LENGTH:
             end -= 1
-        stops = [match.end() for pattern in (_WORD, _EMOJI) if (match := pattern.match(classes, start, end))]
-        if stops:
-            yield start, max(stops)
-        start = max(stops, default=start + 1)
+        token = _WORD_OR_EMOJI.match(classes, start, end)
+        if token:
+            yield token.span()
+        start = token.end() if token else start + 1
 
 
 def _units(text: str, start: int, end: int) -> int:

@@ -149,8 +149,9 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
 def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
     """BM25's idf of those wanted terms that occur in any passage."""
     frequency, number = Counter[str](), 0
-    for number, found in enumerate(terms_of_each(passages), 1):
+    for found in terms_of_each(passages):
         frequency.update(wanted.intersection(found))
+        number += 1
     return {term: log1p((number - df + 0.5) / (df + 0.5)) for term, df in frequency.items()}
 
 

@@ -229,8 +229,8 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
 def _texts_of(model: str) -> set[Key]:
     """The texts of the task that a model was trained on, each with its second one or None."""
     task = Artifact.open(model).nearest("task")
-    columns = [examples(task)[name].to_pylist() for name in ("text", "text_pair")] if task else [[], []]
-    return set(zip(*columns, strict=True))
+    rows = examples(task).select(["text", "text_pair"]).to_pylist() if task else []
+    return {(row["text"], row["text_pair"]) for row in rows}
 
 
 WIDTH = 240  # characters shown of a text

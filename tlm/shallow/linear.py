@@ -212,9 +212,9 @@ class Search:
         """
         best = self.best
         assert best is not None, "something was considered"
+        found = Linear.fit(features, self.gold[: features.shape[0]], self.classes, best.strength, best.balanced)
         chosen = {**about, "class weights": "balanced" if best.balanced else "none", "C": best.strength}
         say(f"{name}: {self.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
-        found = Linear.fit(features, self.gold[: features.shape[0]], self.classes, best.strength, best.balanced)
         return replace(found, thresholds=best.thresholds), chosen
 
     def _thresholds(self, predicted: Sequence[Floats]) -> list[float] | None:

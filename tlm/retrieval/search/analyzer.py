@@ -38,7 +38,6 @@ def batched(texts: Iterable[str], count: int, characters: int) -> Iterator[list[
 
 
 MAX_TOKEN_LENGTH = 255  # UTF-16 units, Elasticsearch's default
-GRAMMAR_ONLY = "HKISsxEeCZpP"  # classes that only the full grammar can handle
 
 # word_classes.txt explains the classes. Quantifiers are possessive and alternatives exclude each other, so that the
 # first match is the longest one, which is what Lucene's scanner takes.
@@ -129,6 +128,7 @@ LETTER, DIGIT, JOINER, BETWEEN_LETTERS, BETWEEN_DIGITS, OTHER = 1, 2, 4, 8, 16, 
 BETWEEN = BETWEEN_LETTERS | BETWEEN_DIGITS
 KINDS = {"L": LETTER, "N": DIGIT, "D": DIGIT, "_": JOINER}
 KINDS |= {".": BETWEEN, "'": BETWEEN, ":": BETWEEN_LETTERS, ",": BETWEEN_DIGITS}
+KINDS |= dict.fromkeys("HKISsxEeCZpP", OTHER)  # classes that only the full grammar can handle
 TEXTS_TOGETHER, CHARACTERS_TOGETHER = 500, 1 << 19
 GAP = "\n"  # separates texts; not part of any word
 
@@ -205,8 +205,7 @@ def _utf16(texts: list[str]) -> tuple[Units, Kinds, Lengths]:
 def _kinds() -> Kinds:
     """The kind of each UTF-16 unit, as flags, uint8[0x10000]."""
     of_class = np.zeros(256, np.uint8)
-    of_class[[ord(letter) for letter in GRAMMAR_ONLY]] = OTHER
-    of_class[[ord(letter) for letter in KINDS]] = list(KINDS.values())
+    of_class[[*map(ord, KINDS)]] = [*KINDS.values()]
     flags: Kinds = of_class[class_table()[:0x10000]]
     flags[0xD800:0xE000] = OTHER
     return flags

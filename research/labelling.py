@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import read_splits
-from tlm.data.tasks.metrics import Floats, Split, score
+from tlm.data.tasks.metrics import Floats, Split, held_out, score
 from tlm.errors import InputError
 from tlm.evaluation.labelling import (
     MOST_CLUSTERED,
@@ -133,27 +133,22 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
         to: What labels are changed to: any, all others alike; frequent, by their frequency; likely, by the
             probabilities of a linear model out of fold.
     """
-    from tlm.shallow.linear import Linear
     from tlm.shallow.models import one_thread
-    from tlm.shallow.tfidf import Tfidf
 
     train, _, labels = _splits(task, distinct=False)
-    linear = Linear(np.zeros((0, 0)), np.zeros(0), len(labels))
-    texts, every = _texts(train), np.arange(len(train.gold))
-    fixed = {"C": STRENGTH, "class weights": "balanced"}
-    model, features = Tfidf(labels, quick_features(texts), linear, fixed), features_to_learn(texts)
+    features, every = features_to_learn(_texts(train)), np.arange(len(train.gold))
     likely: NDArray[Any] | None = None
     if to == "frequent":
         likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(every), 1))
     elif to == "likely":
-        likely = model.held_out(train)
+        likely = out_of_fold(train, train.gold, len(labels))
     elif to != "any":
         raise InputError(f"to is '{to}'; expected any, frequent or likely")
     rows, lists = [], dict[str, list[list[float]]]()
     for seed in range(first, first + seeds):
         changed, gold = noisy(train.gold, len(labels), share, seed, likely)
         with one_thread():
-            chances, epochs = model.held_out(replace(train, gold=gold)), [*course(features, gold, len(labels), seed)]
+            chances, epochs = out_of_fold(train, gold, len(labels)), [*course(features, gold, len(labels), seed)]
         found, _ = wrong(np.mean(epochs, axis=0), gold)
         right = np.isin(found, changed)
         rows.append((right.mean(), right.sum() / len(changed), len(found)))
@@ -245,6 +240,19 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
                 (found,) = _answers(of_train, train, rows, len(labels), of_dev)
                 scores.append(score("macro_f1", dev.gold, found.argmax(axis=1)))
             print(size, _shown(scores), sep="\t")
+
+
+def out_of_fold(train: Split, gold: NDArray[np.int64], classes: int) -> Floats:
+    """Probabilities of training examples, shape [n, classes]: each by a linear model of the labels of other groups."""
+    from tlm.shallow.linear import Linear
+
+    texts, found = np.array(_texts(train), dtype=object), np.zeros((len(gold), classes))
+    features = quick_features(texts.tolist())
+    for others, own in held_out(train.group):
+        seen = features.fit(texts[others].tolist()).transform(texts[others].tolist())
+        model = Linear.fit(seen, gold[others], classes, STRENGTH, BALANCED)
+        found[own] = model.predict(features.transform(texts[own].tolist()))
+    return found
 
 
 def _splits(task: str, *, distinct: bool = True) -> tuple[Split, Split, list[str]]:

@@ -88,7 +88,7 @@ class Service:
         from tlm.retrieval.search.elastic import Elastic
         from tlm.retrieval.search.elastic_build import ensure, fill
 
-        ensure(details(self.documents), "benchmark", lambda index: fill(index, texts, self.documents), self.documents)
+        ensure(details(self.documents), "benchmark", lambda index: fill(index, texts, self.documents))
         self.engine = Elastic(details(self.documents))
 
     def search(self, queries: Sequence[str], top_k: int) -> list[tuple[Any, Any]]:

@@ -52,7 +52,7 @@ def ours(client: Any, path: Path, documents: int) -> int:
     """Index as `tlm index --engine elasticsearch` does."""
     from tlm.retrieval.search.elastic_build import ensure, fill
 
-    ensure(details(documents), "benchmark", lambda index: fill(index, texts(path), documents), documents)
+    ensure(details(documents), "benchmark", lambda index: fill(index, texts(path), documents))
     return documents
 
 

@@ -53,7 +53,7 @@ def fill(server: Server, path: Path, documents: int, passages: object) -> None:
     """Our index, and the one that the loop searches; each in one segment, so that chance favours neither."""
     from tlm.retrieval.search.elastic_build import ensure, fill
 
-    ensure(details(documents), "benchmark", lambda index: fill(index, texts(path), documents), documents)
+    ensure(details(documents), "benchmark", lambda index: fill(index, texts(path), documents))
     elastic.add_index(server.client, passages, "benchmark-datasets")
     server.client.indices.put_settings(index=INDEX, settings={"index.blocks.write": False})
     for index in (INDEX, "benchmark-datasets"):

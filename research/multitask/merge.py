@@ -121,17 +121,16 @@ def _check_together(parts: Sequence[Part]) -> None:
 
 
 def _write(draft: Draft, parts: Sequence[Part], corpus: Artifact, filters: Filters) -> None:
-    hits = [_columns(part.subset, "doc", "best_rank", "best_score") for part in parts]
-    retrieved = [columns[0].to_numpy() for columns in hits]
-    best = by_document(retrieved, (tuple(column.to_numpy() for column in columns) for columns in hits))
-    candidates = Candidates(f"{len(parts)} subsets", lambda: passages(corpus, ["doc", "text"]), *best)
+    columns = [_columns(part.subset, "doc", "best_rank", "best_score") for part in parts]
+    hits = [tuple(column.to_numpy() for column in own) for own in columns]
+    candidates = Candidates(f"{len(parts)} subsets", lambda: passages(corpus, ["doc", "text"]), *by_document(hits))
     verdicts = judge(candidates, filters, {part.name: part.task for part in parts})
     docs = candidates.docs[verdicts.rows()]
     lists = _provenance(parts, docs)
     shared = int(np.count_nonzero(lists["tasks"].value_lengths().to_numpy() > 1))
     found = Counter(lists["tasks"].flatten().to_pylist())
     tasks = [{"name": part.name, "first_query": part.first, "passages": found[part.name]} for part in parts]
-    draft.counts = {"retrieved": sum(map(len, retrieved))}
+    draft.counts = {"retrieved": sum(len(docs) for docs, *_ in hits)}
     draft.details = {"arm": parts[0].subset.details["arm"], "tasks": tasks}
     write_subset(draft, verdicts, range(SURPLUS), lists, MERGED)
     draft.counts["by several"] = shared

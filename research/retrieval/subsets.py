@@ -17,6 +17,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.preview import examples_by_query
 from tlm.retrieval.retrieve import WITHOUT_QUERIES, training_texts
 from tlm.retrieval.selectors import log_ratios, word_shares
+from tlm.retrieval.subset.judge import of_docs
 
 
 def divergence(task: Floats, other: Floats) -> float:
@@ -101,11 +102,10 @@ def sources(subsets: list[Subset], corpus: Artifact) -> list[dict[str, Any]]:
     whole: Counter[str] = Counter()
     taken: list[Counter[str]] = [Counter() for _ in subsets]
     for batch in passages(corpus, ["doc", "source"]):
-        docs, names = batch["doc"].to_numpy(), batch["source"]
-        whole.update(_counts(names))
+        whole.update(_counts(batch["source"]))
         for subset, counter in zip(subsets, taken, strict=True):
-            start, stop = np.searchsorted(subset.docs, [docs[0], docs[-1] + 1])
-            counter.update(_counts(names.take(pa.array(np.searchsorted(docs, subset.docs[start:stop])))))
+            for own in of_docs([batch], subset.docs):
+                counter.update(_counts(own["source"]))
     found = [
         {
             "source": str(name),

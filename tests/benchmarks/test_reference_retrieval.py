@@ -128,7 +128,7 @@ def served(elasticsearch_url, monkeypatch):
 
 def test_the_loop_and_the_limit_find_what_we_find(served, elasticsearch_url):
     details = service.details(len(TEXTS))
-    ensure(details, "test", lambda index: fill(index, TEXTS, len(TEXTS)), len(TEXTS))
+    ensure(details, "test", lambda index: fill(index, TEXTS, len(TEXTS)))
     expected = list(Elastic(details).search(QUERIES, 20))
     found = list(elastic.Loop(served, "benchmark-datasets").search(QUERIES, 20))
     bodies = elastic.serialise(QUERIES, details["index"], 20, 2)

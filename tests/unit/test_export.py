@@ -182,7 +182,7 @@ def test_union_and_provenance(tmp_path_factory, found, data):
     pq.write_table(pa.table([list(column) for column in zip(*hits, strict=True)] or [[]] * 4, schema=HITS), path)
     docs = sorted({doc for _, doc, _, _ in hits})
     ranked = read_hits(path, "doc", "rank", "score")
-    union = Candidates("", list, *by_document((doc for (doc,) in read_hits(path, "doc")), ranked))
+    union = Candidates("", list, *by_document(ranked))
     assert union.docs.tolist() == docs
     best = {doc: (min(h[2] for h in hits if h[1] == doc), max(h[3] for h in hits if h[1] == doc)) for doc in docs}
     assert list(zip(union.best_rank.tolist(), union.best_score.tolist(), strict=True)) == [best[doc] for doc in docs]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.labelling import confident, few_labels, labels_found
+from research.labelling import BALANCED, STRENGTH, confident, few_labels, labels_found, out_of_fold
 from research.labelling import noisy as with_noise
 from tests.conftest import missing
 from tests.searchable import KITCHEN_AND_ROAD, corpus_of
@@ -22,15 +22,23 @@ from tlm.data.tasks.examples import examples, read_splits
 from tlm.data.tasks.metrics import held_out
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.labelling import EPOCHS, chosen, course, label_errors, label_names, label_next, wrong
+from tlm.evaluation.labelling import (
+    EPOCHS,
+    chosen,
+    course,
+    label_errors,
+    label_names,
+    label_next,
+    quick_features,
+    wrong,
+)
 from tlm.evaluation.predict.predict import model_folder, predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.retrieval.search.index import build_index
 from tlm.settings.options import Fields
 from tlm.shallow.features import words_of
-from tlm.shallow.linear import Given
+from tlm.shallow.linear import Linear
 from tlm.shallow.static import UNMARKED, word_vectors
-from tlm.shallow.tfidf import tune
 
 KITCHEN, ROAD = KITCHEN_AND_ROAD[:8], KITCHEN_AND_ROAD[8:]
 TEXTS = [(text, label) for texts, label in ((KITCHEN, "kitchen"), (ROAD, "road")) for text in texts]
@@ -198,19 +206,14 @@ def test_wrong_labels_have_less_than_half_of_the_probability_and_not_twice_that_
 
 
 def test_a_text_is_answered_without_its_group(made: tuple[str, str, Path]) -> None:
-    splits = read_splits(Artifact.open(made[0]), "train", "dev")
-    train = replace(splits["train"], group=np.arange(len(splits["train"].texts)) % 16)
-    model = tune(Given(train, splits["dev"], "macro_f1", ["kitchen", "road"]))
-    found = model.held_out(train)
+    train = read_splits(Artifact.open(made[0]), "train")["train"]
+    train = replace(train, group=np.arange(len(train.texts)) % 16)
+    found = out_of_fold(train, train.gold, 2)
     others, own = next(held_out(train.group))
     assert not set(train.group[others]) & set(train.group[own])
-    features = type(model.features)(model.features.shape, ()).fit([train.texts[row] for row in others])
-    fit = model.linear.fit(
-        features.transform([train.texts[row] for row in others]),
-        train.gold[others],
-        2,
-        model.chosen["C"],
-        model.chosen["class weights"] == "balanced",
+    features = quick_features(train.texts).fit([train.texts[row] for row in others])
+    fit = Linear.fit(
+        features.transform([train.texts[row] for row in others]), train.gold[others], 2, STRENGTH, BALANCED
     )
     assert np.array_equal(fit.predict(features.transform([train.texts[row] for row in own])), found[own])
 

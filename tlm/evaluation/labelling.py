@@ -21,7 +21,7 @@ from tlm.data.passages import rows_at
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
-from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits
+from tlm.data.tasks.examples import Key, classes_of, examples, one_label_each, read_splits
 from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Items, Line, Quote, Span, Text
@@ -101,8 +101,6 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
 
 
 MOST_CLUSTERED = 10  # unsure texts for each text that is chosen
-
-Key = tuple[str, str | None]
 
 
 def label_next(
@@ -231,8 +229,8 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
 def _texts_of(model: str) -> set[Key]:
     """The texts of the task that a model was trained on, each with its second one or None."""
     task = Artifact.open(model).nearest("task")
-    columns = [examples(task)[name].to_pylist() for name in ("text", "text_pair")] if task else [[], []]
-    return set(zip(*columns, strict=True))
+    rows = examples(task).select(["text", "text_pair"]).to_pylist() if task else []
+    return {(row["text"], row["text_pair"]) for row in rows}
 
 
 WIDTH = 240  # characters shown of a text

@@ -275,6 +275,7 @@ def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) ->
 
 def training_texts(task: Artifact) -> list[tuple[int, str]]:
     """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
-    columns = [examples(task)[name].to_pylist() for name in ("split", "text", "text_pair")]
+    table = examples(task)
+    columns = [table[name].to_pylist() for name in ("split", "text", "text_pair")]
     rows = [row for row in enumerate(zip(*columns, strict=True)) if row[1][0] in ("train", UNLABELLED)]
     return [(ordinal, text if pair is None else f"{text} {pair}") for ordinal, (_, text, pair) in rows]

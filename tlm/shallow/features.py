@@ -109,10 +109,7 @@ def parts(text: str, marks: Marks) -> Marked[list[str]]:
 
 
 def of_marked(
-    cut: Sequence[Marked[Part]],
-    kinds: int,
-    vectors: Callable[[list[Part]], Floats],
-    count: Callable[[Part], int],
+    cut: Sequence[Marked[Part]], vectors: Callable[[list[Part]], Floats], count: Callable[[Part], int]
 ) -> Floats:
     """Dense features of marked texts, shape [n, features].
 
@@ -121,14 +118,13 @@ def of_marked(
     at most one word.
 
     Args:
-        cut: The texts.
-        kinds: How many kinds of marks there are.
+        cut: The texts, one or more.
         vectors: The vectors of parts, shape [parts, dimensions].
         count: The words of a part.
     """
     between = [one.first_between for one in cut]
     columns: list[list[Part]] = [[one.whole for one in cut], between]
-    columns += [[one.spans[kind] for one in cut] for kind in range(kinds)]
+    columns += map(list, zip(*(one.spans for one in cut), strict=True))
     found: list[Floats] = np.split(vectors([part for column in columns for part in column]), len(columns))
     forward = np.array([[one.order.find("A") < one.order.find("B")] for one in cut], np.float64)
     words = [count(part) for part in between]
@@ -210,7 +206,7 @@ class TextFeatures:
         shared = {"sublinear_tf": True, "min_df": shape.min_count, "max_features": MOST_FEATURES, "dtype": np.float64}
         self.vectorizers: dict[str, Any] = {}
         if shape.spans:
-            self.vectorizers["spans"] = TfidfVectorizer(analyzer=self._of_spans, **shared)
+            self.vectorizers["spans"] = TfidfVectorizer(analyzer=lambda text: features(parts(text, marks)), **shared)
         if shape.words:
             own = {"tokenizer": words_of, "token_pattern": None, "lowercase": False, "ngram_range": (1, shape.words)}
             self.vectorizers["words"] = TfidfVectorizer(**own, **shared)
@@ -228,21 +224,18 @@ class TextFeatures:
         found = [vectorizer.transform(texts) for vectorizer in self.vectorizers.values()]
         return sparse.hstack(found, format="csr")
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """All that `restored` needs: JSON values, and arrays by name."""
-        words = {name: one.vocabulary_ for name, one in self.vectorizers.items()}
-        vocabularies = {name: sorted(numbers, key=numbers.__getitem__) for name, numbers in words.items()}
-        arrays = {f"idf.{name}": vectorizer.idf_ for name, vectorizer in self.vectorizers.items()}
-        return {"shape": asdict(self.shape), "marks": self.marks, "vocabularies": vocabularies}, arrays
+    def state(self) -> tuple[dict[str, Any], dict[str, list[str]], dict[str, Floats]]:
+        """All that `restored` needs: JSON values, vocabularies and arrays by name."""
+        vocabularies = {name: one.get_feature_names_out().tolist() for name, one in self.vectorizers.items()}
+        arrays = {f"idf.{name}": one.idf_ for name, one in self.vectorizers.items()}
+        return {"shape": asdict(self.shape), "marks": self.marks}, vocabularies, arrays
 
     @classmethod
-    def restored(cls, values: dict[str, Any], arrays: dict[str, Floats]) -> "TextFeatures":
+    def restored(
+        cls, values: dict[str, Any], vocabularies: dict[str, list[str]], arrays: dict[str, Floats]
+    ) -> "TextFeatures":
         """Return the features of this `state`."""
         found = cls(Shape(**values["shape"]), listed_marks(values["marks"]))
         for name, vectorizer in found.vectorizers.items():
-            vectorizer.vocabulary = values["vocabularies"][name]
-            vectorizer.idf_ = arrays[f"idf.{name}"]
+            vectorizer.vocabulary, vectorizer.idf_ = vocabularies[name], arrays[f"idf.{name}"]
         return found
-
-    def _of_spans(self, text: str) -> list[str]:
-        return features(parts(text, self.marks))

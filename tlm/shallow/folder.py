@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save
 from tlm.errors import InputError
 
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "weights.safetensors"
+AGAIN = "copy the model again with `tlm download`"
 FAMILY = "tlm_family"  # key of config.json; without it, the model is one of transformers
 
 Arrays = dict[str, NDArray[Any]]
@@ -32,9 +33,7 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, list[str]], Arrays]:
     try:
         return config_of(folder), _json(folder / VOCABULARY), load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as error:
-        raise InputError(
-            f"{folder / WEIGHTS} cannot be read: {error}; copy the model again with `tlm download`"
-        ) from None
+        raise InputError(f"{folder / WEIGHTS} cannot be read: {error}; {AGAIN}") from None
 
 
 def config_of(folder: Path) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def _json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{file} cannot be read: {error}; copy the model again with `tlm download`") from None
+        raise InputError(f"{file} cannot be read: {error}; {AGAIN}") from None
     if not isinstance(found, dict):
-        raise InputError(f"{file} is not a JSON object; copy the model again with `tlm download`")
+        raise InputError(f"{file} is not a JSON object; {AGAIN}")
     return found

@@ -149,12 +149,14 @@ class Given(NamedTuple):
         dev: More examples to choose settings by.
         metric: What to choose by.
         labels: The classes; None for numbers.
+        marks: The marks around spans; None: look for them.
     """
 
     train: Split
     dev: Split
     metric: str
     labels: list[str] | None
+    marks: Marks | None = None
 
 
 class Search:
@@ -200,11 +202,20 @@ class Search:
             if self.best is None or score > self.best.score:
                 self.best = Setting(strength, balanced, score, features, self._thresholds(predicted))
 
-    def fitted(self, features: Any, gold: NDArray[Any]) -> Linear:
-        """A linear model with the best setting, and with its thresholds. The arguments are those of `Linear.fit`."""
-        assert self.best is not None, "something was considered"
-        found = Linear.fit(features, gold, self.classes, self.best.strength, self.best.balanced)
-        return replace(found, thresholds=self.best.thresholds)
+    def fitted(self, features: Any, about: dict[str, Any], name: str) -> tuple[Linear, dict[str, Any]]:
+        """Fit the training examples with the best setting. Returns the model, and the setting for the report.
+
+        Args:
+            features: Those of the training examples; sparse or dense matrix.
+            about: What else was chosen.
+            name: What is fitted, for the log.
+        """
+        best = self.best
+        assert best is not None, "something was considered"
+        found = Linear.fit(features, self.gold[: features.shape[0]], self.classes, best.strength, best.balanced)
+        chosen = {**about, "class weights": "balanced" if best.balanced else "none", "C": best.strength}
+        say(f"{name}: {self.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+        return replace(found, thresholds=best.thresholds), chosen
 
     def _thresholds(self, predicted: Sequence[Floats]) -> list[float] | None:
         if self.gold.ndim == 1:
@@ -258,16 +269,8 @@ class Dense:
         both = (features - centre) / scale
         search = Search(given)
         search.consider(name, [(both[seen], both[unseen]) for seen, unseen in search.folds], DENSE_STRENGTHS)
-        best = search.best
-        assert best is not None, "dense features are never empty"
-        linear = search.fitted(both[:count], train.gold)
-        chosen = {"class weights": "balanced" if best.balanced else "none", "C": best.strength}
-        say(f"{name}: {given.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+        linear, chosen = search.fitted(both[:count], {}, name)
         return cls(centre, scale, linear, chosen, search.tried)
-
-    def predict(self, features: Floats) -> Floats:
-        """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
-        return self.linear.predict((features - self.centre) / self.scale)
 
 
 @dataclass(frozen=True)
@@ -317,7 +320,11 @@ class OnDense:
 
         A model of pairs takes missing second texts as empty; one of single texts joins them with theirs.
         """
-        return self.dense.predict(self.represented(*self.given(texts, pairs)))
+        return self.linear.predict(self.standardised(texts, pairs))
+
+    def standardised(self, texts: Texts, pairs: Texts | None) -> Floats:
+        """The features of texts that the linear model reads, shape [n, features]."""
+        return (self.represented(*self.given(texts, pairs)) - self.dense.centre) / self.dense.scale
 
     def given(self, texts: Texts, pairs: Texts | None) -> tuple[Texts, Texts | None]:
         """The texts and second texts that the model represents."""

@@ -66,13 +66,12 @@ class EmbeddingsModel(OnDense):
         return cls(*cls.restored(config, arrays), folder / EMBEDDER)
 
 
-def fit(folder: Path, given: Given, marks: Marks | None = None) -> EmbeddingsModel:
+def fit(folder: Path, given: Given) -> EmbeddingsModel:
     """Embed the texts with the model in `folder`, and fit a linear model of the training examples' embeddings.
 
     Args:
         folder: The published model.
-        given: What to fit to.
-        marks: The marks around spans; None: look for them. Pairs of texts have none.
+        given: What to fit to. Pairs of texts have no marks.
 
     Raises:
         InputError: there are no training examples, or the folder does not load.
@@ -80,37 +79,34 @@ def fit(folder: Path, given: Given, marks: Marks | None = None) -> EmbeddingsMod
     train = given.train
     if not train.texts:
         raise InputError("the task has no training examples; a linear model needs some")
-    marks = () if train.pairs is not None else marks_of(train.texts, marks)
+    marks = () if train.pairs is not None else marks_of(train.texts, given.marks)
     model = load(folder, CPU)
     dense = Dense.fit(partial(features_of, model, marks), given, FAMILY)
     return EmbeddingsModel(given.labels, marks, dense, train.pairs is not None, folder)
 
 
-def represent(model: Any, texts: Texts, pairs: Texts | None) -> Floats:
-    """Embeddings of texts, or features of pairs; shape [n, features]."""
-    vectors = [_encoded(model, list(side)) for side in ([texts] if pairs is None else [texts, pairs])]
-    return vectors[0] if pairs is None else of_pairs(*vectors)
-
-
 def features_of(model: Any, marks: Marks, texts: Texts, pairs: Texts | None) -> Floats:
-    """Features of examples, shape [n, features]: of marked texts, those of `of_marked`, else those of `represent`."""
-    if pairs is not None or not marks:
-        return represent(model, texts, pairs)
+    """Features of examples, shape [n, features]: embeddings, or what is made of them for pairs and marked texts."""
+    if pairs is not None:
+        return of_pairs(embeddings(model, texts), embeddings(model, pairs))
+    if not marks:
+        return embeddings(model, texts)
     cut = [pieces(text, marks) for text in texts]
-    return of_marked(cut, len(marks), partial(_each_once, model), lambda part: len(words_of(part)))
+    return of_marked(cut, partial(_each_once, model), lambda part: len(words_of(part)))
 
 
 def _each_once(model: Any, parts: list[str]) -> Floats:
     """Embeddings of parts of texts, as they are written but for their spaces; 0 of an empty part."""
     written = [" ".join(part.split()) for part in parts]
     row = {text: number for number, text in enumerate(dict.fromkeys(filter(None, written)))}
-    found = _encoded(model, list(row) or [""])  # for its dimensions
+    found = embeddings(model, list(row) or [""])  # for its dimensions
     known = np.array([row.get(text, -1) for text in written])
     return np.where(known[:, np.newaxis] >= 0, found[known], 0.0)
 
 
-def _encoded(model: Any, texts: list[str]) -> Floats:
-    return np.asarray(model.encode(texts, batch_size=BATCH, show_progress_bar=False), np.float64)
+def embeddings(model: Any, texts: Texts) -> Floats:
+    """Embeddings of texts, shape [n, dimensions]."""
+    return np.asarray(model.encode(list(texts), batch_size=BATCH, show_progress_bar=False), np.float64)
 
 
 def load(folder: Path, device: str | None = None) -> Any:
@@ -181,9 +177,9 @@ def files_of(folder: Path) -> dict[str, Path]:
     for name, path in found.items():
         if path.suffix == ".json" and _names_code(path):
             raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
-    for name in (name for name in found if Path(name).name == ADAPTER):
-        advice = "merge it into that model (merge_and_unload of peft), and give the folder of the whole"
-        raise InputError(f"{folder}/{name} adapts another model, which is not in the folder; {advice}")
+        if path.name == ADAPTER:
+            advice = "merge it into that model (merge_and_unload of peft), and give the folder of the whole"
+            raise InputError(f"{folder}/{name} adapts another model, which is not in the folder; {advice}")
     return found
 
 

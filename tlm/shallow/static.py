@@ -178,7 +178,6 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
         lengths.append(np.array([len(words) for words in lists]))
         portions.append(pa.array(chain.from_iterable(lists), pa.string()).dictionary_encode())
     whole = pa.chunked_array(portions).unify_dictionaries().combine_chunks()
-    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
     return whole.indices.to_numpy(), np.concatenate(lengths), whole.dictionary.to_pylist()
 
 
@@ -223,14 +222,13 @@ class StaticModel(OnDense):
         return cls(*cls.restored(config, arrays), vectors, config.get("edges", False))
 
 
-def learn(passages: Iterable[str], unlabelled: Texts, given: Given, marks: Marks | None = None) -> StaticModel:
+def learn(passages: Iterable[str], unlabelled: Texts, given: Given) -> StaticModel:
     """Learn vectors from retrieved passages and the task's texts, then a linear model of the training examples.
 
     Args:
         passages: The retrieved text; may be empty.
         unlabelled: Texts of the task without labels.
-        given: What to fit to.
-        marks: The marks around spans; None: look for them. Pairs of texts have none.
+        given: What to fit to. Pairs of texts have no marks.
 
     Raises:
         InputError: there are no training examples, or no word is frequent enough to learn from.
@@ -238,7 +236,7 @@ def learn(passages: Iterable[str], unlabelled: Texts, given: Given, marks: Marks
     train = given.train
     if not train.texts:
         raise InputError("the task has no training examples; a static model needs some")
-    marks = () if train.pairs is not None else marks_of(train.texts, marks)
+    marks = () if train.pairs is not None else marks_of(train.texts, given.marks)
     vectors = vectors_of(passages, chain(train.texts, train.pairs or (), unlabelled), marks)
     if not vectors.words:
         raise InputError("no word occurs often enough in the passages and training texts to learn from")
@@ -263,7 +261,7 @@ def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None,
     if not marks:
         return vectors.means([words_of(text) for text in texts])
     cut = [parts(text, marks) for text in texts]
-    found = of_marked(cut, len(marks), vectors.means, len)
+    found = of_marked(cut, vectors.means, len)
     return np.hstack([found, *_edges(vectors, cut)]) if edges else found
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
-from tlm.data.tasks.metrics import Floats, Split, Texts, held_out
+from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError
-from tlm.progress import say
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Shape, TextFeatures, joined
 from tlm.shallow.linear import STRENGTHS, Given, Linear, Search
@@ -50,20 +49,9 @@ class Tfidf:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
         return self.linear.predict(self.features.transform(joined(texts, pairs)))
 
-    def held_out(self, train: Split) -> Floats:
-        """Probabilities of training examples, shape [n, classes]: each by a fit of these settings to other groups."""
-        texts, shape = np.array(joined(train.texts, train.pairs), dtype=object), self.features.shape
-        found = np.zeros((len(texts), self.linear.classes))
-        for others, own in held_out(train.group):
-            seen, unseen = _matrices(shape, self.features.marks, texts[others], texts[own])
-            setting = self.chosen["C"], self.chosen["class weights"] == "balanced"
-            found[own] = Linear.fit(seen, train.gold[others], self.linear.classes, *setting).predict(unseen)
-        return found
-
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
-        (values, arrays), (linear, weights) = self.features.state(), self.linear.state()
-        vocabularies = values.pop("vocabularies")
+        (values, vocabularies, arrays), (linear, weights) = self.features.state(), self.linear.state()
         config = {folders.FAMILY: FAMILY, "labels": self.labels, **linear, "chosen": self.chosen, **values}
         folders.write(folder, config, vocabularies, {**arrays, **weights})
 
@@ -71,16 +59,12 @@ class Tfidf:
     def read(cls, folder: Path) -> "Tfidf":
         """Read what `write` wrote."""
         config, vocabularies, arrays = folders.read(folder)
-        features = TextFeatures.restored({**config, "vocabularies": vocabularies}, arrays)
+        features = TextFeatures.restored(config, vocabularies, arrays)
         return cls(config["labels"], features, Linear.restored(config, arrays), config["chosen"])
 
 
-def tune(given: Given, marks: Marks | None = None) -> Tfidf:
+def tune(given: Given) -> Tfidf:
     """Choose the features, then the regularisation, and fit the choice on the training examples.
-
-    Args:
-        given: What to fit to.
-        marks: The marks around spans; None: look for them.
 
     Raises:
         InputError: there is no training text, or no text with a word in it.
@@ -89,7 +73,7 @@ def tune(given: Given, marks: Marks | None = None) -> Tfidf:
     if not train.texts:
         raise InputError("the task has no training examples; a baseline needs some")
     texts = joined(train.texts, train.pairs)
-    marks = marks_of(texts, marks)
+    marks = marks_of(texts, given.marks)
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
     search = Search(given)
     many = search.classes > MANY
@@ -111,15 +95,11 @@ def tune(given: Given, marks: Marks | None = None) -> Tfidf:
     shape = search.best.features
     if not many:
         search.consider(shape, matrices[shape], STRENGTHS[2:])
-    best = search.best
     try:
         features = TextFeatures(shape, marks).fit(texts)
     except ValueError:
         raise wordless from None
-    linear = search.fitted(features.transform(texts), train.gold)
-    weights = "balanced" if best.balanced else "none"
-    chosen = {**shape.describe(), "class weights": weights, "C": best.strength}
-    say(f"baseline: {given.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+    linear, chosen = search.fitted(features.transform(texts), shape.describe(), "baseline")
     return Tfidf(given.labels, features, linear, chosen, search.tried)
 
 

@@ -161,8 +161,7 @@ def features(predictor: Predictor, texts: Texts, pairs: Texts | None) -> Any:
         return _states(predictor, texts, pairs)
     if isinstance(predictor.model, Tfidf):
         return predictor.model.features.transform(joined(texts, pairs))
-    dense = predictor.model.dense
-    return (predictor.model.represented(*predictor.model.given(texts, pairs)) - dense.centre) / dense.scale
+    return predictor.model.standardised(texts, pairs)
 
 
 def _states(classifier: Any, texts: Texts, pairs: Texts | None) -> Floats:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.marks import Marks, named_marks
+from tlm.data.marks import named_marks
 from tlm.data.passages import texts
 from tlm.data.tasks.examples import classes_of, read_splits, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
@@ -84,7 +84,7 @@ def _embedded(task: Artifact, place: str, spans: Sequence[str], seed: int, root:
         settings: dict[str, Any] = {"arm": f"{EMBEDDINGS}-{published_name(place)}", "seed": seed}
         settings["files"] = digests(folder, "--features")
         recipe = _recipe(EMBEDDINGS, settings, spans, {"task": task})
-        return _scored(recipe, root, lambda: fit(folder, *given(recipe.inputs["task"], spans)))
+        return _scored(recipe, root, lambda: fit(folder, given(recipe.inputs["task"], spans)))
 
 
 def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
@@ -122,17 +122,17 @@ def _fitted(recipe: Recipe) -> "Model":
 
     task, spans = recipe.inputs["task"], recipe.settings.get("spans", ())
     if recipe.step != STATIC:
-        return tune(*given(task, spans))
+        return tune(given(task, spans))
     read = _read(recipe.inputs["subset"]) if "subset" in recipe.inputs else ()
-    return learn(read, texts_in(task, UNLABELLED), *given(task, spans))
+    return learn(read, texts_in(task, UNLABELLED), given(task, spans))
 
 
-def given(task: Artifact, spans: Sequence[str] = ()) -> "tuple[Given, Marks | None]":
-    """What shallow models of a task are fitted to, and the marks that `spans` names; None: they look for them."""
+def given(task: Artifact, spans: Sequence[str] = ()) -> "Given":
+    """What shallow models of a task are fitted to; they look for marks where `spans` names none."""
     from tlm.shallow.linear import Given
 
     splits, marks = read_splits(task, "train", "dev"), named_marks(spans) if spans else None
-    return Given(splits["train"], splits["dev"], task.details["metric"], classes_of(task)), marks
+    return Given(splits["train"], splits["dev"], task.details["metric"], classes_of(task), marks)
 
 
 def _read(subset: Artifact) -> Iterator[str]:

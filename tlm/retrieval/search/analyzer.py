@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import regex
 
 
 def batched(texts: Iterable[str], count: int, characters: int) -> Iterator[list[str]]:
@@ -37,7 +38,6 @@ def batched(texts: Iterable[str], count: int, characters: int) -> Iterator[list[
 
 
 MAX_TOKEN_LENGTH = 255  # UTF-16 units, Elasticsearch's default
-GRAMMAR_ONLY = "HKISsxEeCZpP"  # classes that only the full grammar can handle
 
 # word_classes.txt explains the classes. Quantifiers are possessive and alternatives exclude each other, so that the
 # first match is the longest one, which is what Lucene's scanner takes.
@@ -55,7 +55,7 @@ _WORD = re.compile(f"{_UNDERSCORES}{_PART}(?:(?:_{_X})++{_PART})*+{_UNDERSCORES}
 _Y = "[xsZCTtM]*+"  # marks except the presentation selectors, which emoji sequences treat separately
 _E = f"[Ee]{_Y}(?:(?<=Z)[Ee]{_Y})*+"
 _M = f"M{_Y}"
-_EMOJI = re.compile(
+_EMOJI = (
     f"Z*+[Ee]{_Y}PT++t"
     f"|(?:Z*+{_E}|{_M}(?<=Z){_E})(?:PZ(?:Z*+{_E}|{_M}(?<=Z){_E}))*+(?:P(?:Z{_M})?+)?+"
     f"|{_M}"
@@ -63,6 +63,7 @@ _EMOJI = re.compile(
     f"|R{_X}R{_X}"
 )
 _MAYBE_EMOJI = re.compile("[EeMRC]")
+_WORD_OR_EMOJI = regex.compile(f"(?p){_WORD.pattern}|{_EMOJI}")  # the longer one if both begin at the same position
 
 
 def terms_of_text(text: str) -> list[str]:
@@ -95,23 +96,11 @@ def _classes(text: str) -> str:
 def _spans(text: str) -> list[tuple[int, int]]:
     """Return start and end of each token."""
     classes = _classes(text)
-    emoji = _MAYBE_EMOJI.search(classes)
-    spans = list(_longest(classes)) if emoji else [match.span() for match in _WORD.finditer(classes)]
+    token = _WORD_OR_EMOJI if _MAYBE_EMOJI.search(classes) else _WORD
+    spans = [match.span() for match in token.finditer(classes)]
     if any(end - start > MAX_TOKEN_LENGTH // 2 and _units(text, start, end) > MAX_TOKEN_LENGTH for start, end in spans):
         return list(_cut(classes, text))
     return spans
-
-
-def _longest(classes: str) -> Iterator[tuple[int, int]]:
-    """Yield words and emoji; the longer one if both begin at the same position."""
-    word, emoji = _WORD.search(classes), _EMOJI.search(classes)
-    while word or emoji:
-        token = min(filter(None, (word, emoji)), key=lambda match: (match.start(), -match.end()))
-        yield token.span()
-        if word and word.start() < token.end():
-            word = _WORD.search(classes, token.end())
-        if emoji and emoji.start() < token.end():
-            emoji = _EMOJI.search(classes, token.end())
 
 
 def _cut(classes: str, text: str) -> Iterator[tuple[int, int]]:
@@ -121,10 +110,10 @@ def _cut(classes: str, text: str) -> Iterator[tuple[int, int]]:
         end = min(start + MAX_TOKEN_LENGTH, len(text))
         while _units(text, start, end) > MAX_TOKEN_LENGTH:
             end -= 1
-        stops = [match.end() for pattern in (_WORD, _EMOJI) if (match := pattern.match(classes, start, end))]
-        if stops:
-            yield start, max(stops)
-        start = max(stops, default=start + 1)
+        token = _WORD_OR_EMOJI.match(classes, start, end)
+        if token:
+            yield token.span()
+        start = token.end() if token else start + 1
 
 
 def _units(text: str, start: int, end: int) -> int:
@@ -139,6 +128,7 @@ LETTER, DIGIT, JOINER, BETWEEN_LETTERS, BETWEEN_DIGITS, OTHER = 1, 2, 4, 8, 16, 
 BETWEEN = BETWEEN_LETTERS | BETWEEN_DIGITS
 KINDS = {"L": LETTER, "N": DIGIT, "D": DIGIT, "_": JOINER}
 KINDS |= {".": BETWEEN, "'": BETWEEN, ":": BETWEEN_LETTERS, ",": BETWEEN_DIGITS}
+KINDS |= dict.fromkeys("HKISsxEeCZpP", OTHER)  # classes that only the full grammar can handle
 TEXTS_TOGETHER, CHARACTERS_TOGETHER = 500, 1 << 19
 GAP = "\n"  # separates texts; not part of any word
 
@@ -215,8 +205,7 @@ def _utf16(texts: list[str]) -> tuple[Units, Kinds, Lengths]:
 def _kinds() -> Kinds:
     """The kind of each UTF-16 unit, as flags, uint8[0x10000]."""
     of_class = np.zeros(256, np.uint8)
-    of_class[[ord(letter) for letter in GRAMMAR_ONLY]] = OTHER
-    of_class[[ord(letter) for letter in KINDS]] = list(KINDS.values())
+    of_class[[*map(ord, KINDS)]] = [*KINDS.values()]
     flags: Kinds = of_class[class_table()[:0x10000]]
     flags[0xD800:0xE000] = OTHER
     return flags
@@ -232,22 +221,24 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
     between = np.flatnonzero((kinds >= BETWEEN_LETTERS) & (kinds < OTHER))
     around = kinds[between - 1] & kinds[between + 1]
     inside[between[((around << 3) & kinds[between] & BETWEEN) > 0]] = True
-    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-    starts, stops = edges[::2], edges[1::2]
+    starts, stops = _edges(inside)
     bare = [row for row in np.flatnonzero(kinds[starts] == JOINER) if not (kinds[starts[row] : stops[row]] & 3).any()]
     need_grammar = np.concatenate([np.flatnonzero(kinds == OTHER), starts[stops - starts > MAX_TOKEN_LENGTH]])
-    odd = np.array(sorted(set(np.searchsorted(ends, need_grammar).tolist())), np.int64)
-    unwanted = [np.array(bare, np.int64)]
-    for text in odd:
-        start, end = ends[text - 1] if text else 0, ends[text]
-        unwanted.append(np.arange(*np.searchsorted(starts, (start, end))))
-    dropped = np.concatenate(unwanted)
-    if len(dropped):
-        for row in dropped:
-            inside[starts[row] : stops[row]] = False
-        starts, stops = np.delete(starts, dropped), np.delete(stops, dropped)
+    odd = np.unique(np.searchsorted(ends, need_grammar))
+    dropped = [(starts[row], stops[row]) for row in bare]
+    dropped += [(ends[text - 1] if text else 0, ends[text]) for text in odd]
+    for start, end in dropped:
+        inside[start:end] = False
+    if dropped:
+        starts, stops = _edges(inside)
     counts = np.diff(np.searchsorted(starts, ends), prepend=0)
     return _strings(units, inside, starts, stops), counts, odd
+
+
+def _edges(inside: npt.NDArray[np.bool_]) -> tuple[Lengths, Lengths]:
+    """Where words begin, and where they end."""
+    edges = np.flatnonzero(inside[1:] != inside[:-1]) + 1
+    return edges[::2], edges[1::2]
 
 
 def _strings(units: Units, inside: npt.NDArray[np.bool_], starts: Lengths, stops: Lengths) -> pa.Array:

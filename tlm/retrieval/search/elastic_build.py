@@ -49,16 +49,15 @@ Rejected = tuple[int, str]
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def ensure(details: Mapping[str, Any], user: str, fill: Callable[[str], list[Rejected]], total: int) -> list[Rejected]:
+def ensure(details: Mapping[str, Any], user: str, fill: Callable[[str], list[Rejected]]) -> list[Rejected]:
     """Build the index described by `details` and publish its alias. A finished index is left as it is.
 
     The store that uses the index is noted before anything relies on it (`alias_of`).
 
     Args:
-        details: The index (`index.located`).
+        details: The index (`index.located`); ``documents`` is how many there are to send.
         user: Identity of the store.
         fill: Sends documents 0, 1, …; it takes the name of the index, and returns what the server refused.
-        total: How many documents there are.
 
     Returns:
         The documents that the server refused, with its reason.
@@ -75,7 +74,7 @@ def ensure(details: Mapping[str, Any], user: str, fill: Callable[[str], list[Rej
             added = [_added(index, alias) for alias in (_filling(index), alias_of(user))]
             patiently(client.indices.update_aliases, actions=added)
             rejected = sorted(fill(index))
-            _finish(client, details, total - len(rejected), rejected)
+            _finish(client, details, rejected)
         except Interrupted:
             rejected = _finished(client, details)  # another writer may have finished and closed it
             if rejected is None:
@@ -124,9 +123,10 @@ def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
     found = {}
     for index, facts in made.items():
         documents = facts.get("mappings", {}).get("_meta", {}).get("tlm", {}).get("documents", 0)
-        if shards(documents, nodes) > int(facts["settings"]["index"]["number_of_shards"]):
-            found[index] = idle_nodes(client, index)
-    return {index: idle for index, idle in found.items() if idle}
+        fewer = shards(documents, nodes) > int(facts["settings"]["index"]["number_of_shards"])
+        if fewer and (idle := idle_nodes(client, index)):
+            found[index] = idle
+    return found
 
 
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
@@ -234,9 +234,9 @@ def _written(vectors: NDArray[np.float32]) -> list[str]:
     return [f',"vector":{json.dumps(vector)}' if any(vector) else "" for vector in vectors.tolist()]
 
 
-def _finish(client: Elasticsearch, details: Mapping[str, Any], documents: int, rejected: list[Rejected]) -> None:
+def _finish(client: Elasticsearch, details: Mapping[str, Any], rejected: list[Rejected]) -> None:
     """Make all documents visible, count them, and only then mark the index as finished."""
-    index = details["index"]
+    index, documents = details["index"], details["documents"] - len(rejected)
     patiently(client.indices.refresh, index=index)
     found = patiently(client.count, index=index)["count"]
     if found < documents:  # it called a document a duplicate before that was on its disk, and was killed

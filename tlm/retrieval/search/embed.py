@@ -76,12 +76,10 @@ class StaticEmbedder:
 
 def published_vectors(folder: str, texts: Sequence[str]) -> NDArray[np.float32]:
     """Embeddings of texts by the published model in a folder, of length 1, shape [texts, dimensions]."""
-    return _of_length_one(published.represent(_loaded(folder), texts, None))
+    return _of_length_one(published.embeddings(_loaded(Path(folder)), texts))
 
 
-@lru_cache(maxsize=1)
-def _loaded(folder: str) -> object:
-    return published.load(Path(folder))
+_loaded = lru_cache(maxsize=1)(published.load)
 
 
 def _of_length_one(vectors: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -37,41 +37,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tlm.data.ranges import GrowingArray
+from tlm.data.ranges import GrowingArray, Ints
 from tlm.retrieval.search import analyzer
 from tlm.retrieval.search.analyzer import batched, terms
 from tlm.retrieval.search.query import Docs, Scores
 
 Singles = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.integer]
+Ids = npt.NDArray[np.int32]
 
-_EXACT = 24  # lengths up to this one, and a few above it, are stored exactly
-
-
-def _stored_lengths() -> npt.NDArray[np.int64]:
-    """The lengths that Lucene's byte can represent, ascending, int64[256]."""
-    codes = np.arange(256 - _EXACT)
-    shift = np.maximum(codes // 8 - 1, 0)
-    floats = np.where(codes < 8, codes, (codes % 8 + 8) << shift)
-    return np.concatenate([np.arange(_EXACT), _EXACT + floats])
+# The lengths that Lucene's byte can represent, int64[256]: up to 24 all, above that those of four significant bits
+LENGTHS = np.union1d(np.arange(24), 24 + (np.arange(16) << np.arange(28)[:, np.newaxis]))
 
 
-LENGTHS = _stored_lengths()
-
-
-def stored_length(lengths: Integers) -> npt.NDArray[np.int64]:
+def stored_length(lengths: Ints) -> Ints:
     """Round lengths as Lucene's byte does: down to the nearest one that it can represent."""
     return LENGTHS[np.searchsorted(LENGTHS, lengths, side="right") - 1]
 
 
-def term_weights(document_frequency: Integers, documents: int, k1: float) -> Singles:
+def term_weights(document_frequency: Ids, documents: int, k1: float) -> Singles:
     """Compute ``(k1 + 1) idf`` of each term from the number of documents that contain it."""
     df = document_frequency.astype(np.float64)
     idf = np.log(1 + (documents - df + 0.5) / (df + 0.5)).astype(np.float32)
     return (np.float32(1) + np.float32(k1)) * idf
 
 
-def inverse_norms(lengths: Integers, k1: float, b: float) -> Singles:
+def inverse_norms(lengths: Ints, k1: float, b: float) -> Singles:
     """Compute ``1 / norm`` of each document from the lengths, in terms, of all documents of the index."""
     filled = int(np.count_nonzero(lengths))
     mean = np.float32(int(lengths.sum()) / max(filled, 1))
@@ -81,7 +71,7 @@ def inverse_norms(lengths: Integers, k1: float, b: float) -> Singles:
         return np.float32(1) / (np.float32(k1) * ((np.float32(1) - np.float32(b)) + share))
 
 
-def impacts(weights: Singles, frequencies: Integers, inverse_norm: Singles) -> Singles:
+def impacts(weights: Singles, frequencies: Ids, inverse_norm: Singles) -> Singles:
     """Compute what each posting adds to its document's score, from term weight, term frequency and document norm."""
     return weights - weights / (np.float32(1) + frequencies.astype(np.float32) * inverse_norm)
 
@@ -92,9 +82,6 @@ SEGMENT = 1 << 22  # postings merged at a time
 
 POSTING = pa.struct([("doc", pa.int32()), ("frequency", pa.int32())])
 RUN = pa.schema([("term", pa.int32()), ("postings", pa.list_(POSTING))])  # a record batch of the file of runs
-
-Ids = npt.NDArray[np.int32]
-Lengths = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -135,11 +122,11 @@ def build(texts: Iterable[str], folder: Path, *, k1: float, b: float) -> dict[st
     return {"documents": len(lengths), "terms": len(df), "tokens": int(lengths.sum()), "postings": postings}
 
 
-def _write_runs(texts: Iterable[str], path: str) -> tuple[list[str], Lengths]:
+def _write_runs(texts: Iterable[str], path: str) -> tuple[list[str], Ints]:
     """Write a run for each chunk of `texts`. Returns the distinct terms by id, and each document's length."""
     ids: defaultdict[str, int] = defaultdict()
     ids.default_factory = ids.__len__
-    lengths: list[Lengths] = [np.empty(0, np.int64)]
+    lengths: list[Ints] = [np.empty(0, np.int64)]
     done = 0
     with pa.ipc.new_file(path, RUN) as writer:
         for chunk in batched(texts, CHUNK, CHUNK_CHARACTERS):

@@ -4,10 +4,9 @@ import re
 import sys
 from contextlib import closing
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,7 +15,6 @@ from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.stores import identity
 from tlm.data.parallel import each
 from tlm.data.passages import SEVERAL, shard_passages, shards, texts
-from tlm.data.ranges import offsets_of
 from tlm.errors import InputError, nearest
 from tlm.progress import Meter, say
 from tlm.retrieval.search.query import Engine
@@ -132,8 +130,7 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
         if embed is not None:
             details["vectors"] = {"dimensions": len(embed.common)}
         there = {**details, **_names(recipe.settings["name"], recipe.key)}
-        user = identity(home(root, recipe.inputs.values()))
-        return ensure(there, user, partial(_fill, corpus, embed), details["documents"])
+        return ensure(there, identity(home(root, recipe.inputs.values())), partial(_fill, corpus, embed))
 
     def write(draft: Draft) -> None:
         embed = StaticEmbedder.learn(corpus, seed=0) if with_vectors else None
@@ -163,14 +160,12 @@ def _fill(corpus: Artifact, embed: Any, index: str) -> list[tuple[int, str]]:
     rows = [entry.rows or 0 for entry in shards(corpus)]
     if len(rows) < SEVERAL:  # with one bar for all passages
         return elastic_build.fill(index, texts(corpus), corpus.details["passages"], embed=embed)
-    numbered = list(enumerate(pairwise(offsets_of(np.array(rows)).tolist())))
-    rejected = each(partial(_fill_shard, corpus.uri, embed, index), numbered, "indexing", "shards")
-    return list(chain.from_iterable(rejected))
+    work = partial(_fill_shard, corpus.uri, embed, index, rows)
+    return list(chain.from_iterable(each(work, range(len(rows)), "indexing", "shards")))
 
 
-def _fill_shard(uri: str, embed: Any, index: str, shard: tuple[int, tuple[int, int]]) -> list[tuple[int, str]]:
+def _fill_shard(uri: str, embed: Any, index: str, rows: list[int], number: int) -> list[tuple[int, str]]:
     from tlm.retrieval.search import elastic_build
 
-    number, (first, end) = shard
     found = (text for batch in shard_passages(uri, number, ["text"]) for text in batch.column("text").to_pylist())
-    return elastic_build.fill(index, found, end - first, first, embed)
+    return elastic_build.fill(index, found, rows[number], sum(rows[:number]), embed)

@@ -10,7 +10,6 @@ that they cannot be similar to any other.
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from tempfile import TemporaryFile
@@ -27,20 +26,7 @@ PASSAGES_AT_ONCE = 20_000
 SHINGLES_AT_ONCE = 1 << 25  # 256 MiB of hashes, and as much to collect them
 
 
-@dataclass(frozen=True)
-class NearDuplicates:
-    """The near-duplicates among passages.
-
-    Attributes:
-        original: For each passage the kept one that it nearly repeats; -1 if it is kept itself.
-        similarity: Their Jaccard similarity.
-    """
-
-    original: Ints
-    similarity: npt.NDArray[np.float64]
-
-
-def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates:
+def find_near_duplicates(passages: TokenLists, jaccard: float) -> tuple[Ints, npt.NDArray[np.float64]]:
     """Find near-duplicates; a passage is kept unless it nearly repeats an earlier one that is kept.
 
     If it nearly repeats several kept ones, its original is the first of them. Passages with fewer than `SHINGLE` tokens
@@ -49,10 +35,13 @@ def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates
     Args:
         passages: The passages, in order of preference.
         jaccard: The similarity from which passages are near-duplicates, in (0, 1].
+
+    Returns:
+        For each passage the kept one that it nearly repeats, -1 if it is kept itself; and their Jaccard similarity.
     """
     threshold = Fraction(jaccard).limit_denominator(10**6)
     kept = _Kept(threshold)
-    found = NearDuplicates(np.full(len(passages), -1, np.int64), np.zeros(len(passages)))
+    originals, similarities = np.full(len(passages), -1, np.int64), np.zeros(len(passages))
     rows, singles, sets = _candidates(passages, threshold)
     candidates = track(rows.tolist(), "looking for near-duplicates", len(rows), "passages with shared wording")
     for row, single, shared in zip(candidates, singles.tolist(), sets, strict=True):
@@ -60,8 +49,8 @@ def find_near_duplicates(passages: TokenLists, jaccard: float) -> NearDuplicates
         if similar is None:
             kept.add(row, shared, single)
         else:
-            found.original[row], found.similarity[row] = similar
-    return found
+            originals[row], similarities[row] = similar
+    return originals, similarities
 
 
 class _Kept:

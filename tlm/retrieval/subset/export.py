@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus.staging import Stage
-from tlm.data.overlap import ascending
 from tlm.data.parallel import each
 from tlm.data.passages import GROUP_ROWS, SEVERAL, Shards, shard_passages, shards
 from tlm.data.ranges import Ints, offsets_of
@@ -72,9 +71,8 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
     path = hits.path("hits.parquet")
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
-        docs = track((doc for (doc,) in read_hits(path, "doc")), "grouping hits", unit="portions")
-        ranked = read_hits(path, "doc", "rank", "score")
-        candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), *by_document(docs, ranked))
+        ranked = track(read_hits(path, "doc", "rank", "score"), "grouping hits", unit="portions")
+        candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), *by_document(ranked))
         if not len(candidates):
             raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
         collect(corpus, candidates.docs, texts)
@@ -90,22 +88,19 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
             say(f"warning: {like:,} passages were asked for, but only {len(kept):,} are left")
 
 
-def by_document(hit: Iterable[Column], ranked: Iterable[tuple[Column, ...]]) -> tuple[Ints, Column, Column]:
+def by_document(hits: Iterable[tuple[Column, ...]]) -> tuple[Column, ...]:
     """Group hits by document. Returns the documents, ascending, and for each its best rank and best score.
 
     Args:
-        hit: The documents of the hits, in portions. Memory grows with the distinct documents, not with the hits.
-        ranked: The same hits again: document, rank and score.
+        hits: Document, rank and score, in portions. Memory grows with the distinct documents, not with the hits.
     """
-    docs = judge.NO_ROWS
-    for portion in hit:
-        docs = ascending(np.concatenate([docs, portion]))
-    best_rank, best_score = np.full(len(docs), judge.NO_RANK, np.int32), np.full(len(docs), judge.NO_SCORE, np.float32)
-    for portion, rank, score in ranked:
-        rows = np.searchsorted(docs, portion)
-        np.minimum.at(best_rank, rows, rank)
-        np.maximum.at(best_score, rows, score)
-    return docs, best_rank, best_score
+    best: tuple[Column, ...] = judge.NO_ROWS, np.zeros(0, np.int32), np.zeros(0, np.float32)
+    for portion in hits:
+        docs, ranks, scores = (np.concatenate(both) for both in zip(best, portion, strict=True))
+        order = np.argsort(docs, kind="stable")  # fast, because all but the portion is in order
+        first = np.flatnonzero(np.diff(docs[order], prepend=-1))
+        best = docs[order[first]], np.minimum.reduceat(ranks[order], first), np.maximum.reduceat(scores[order], first)
+    return best
 
 
 def read_hits(hits: Path, *names: str) -> Iterator[tuple[Column, ...]]:
@@ -149,11 +144,8 @@ def collected(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
 def _collect(uri: str, folder: Path, wanted: tuple[int, Ints]) -> None:
     number, docs = wanted
     with pq.ParquetWriter(folder / f"texts-{number:07d}.parquet", TEXTS, compression="lz4") as texts:
-        for batch in shard_passages(uri, number, TEXTS.names):
-            here = batch.column("doc").to_numpy()
-            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1])
-            if start < stop:
-                texts.write_batch(batch.take(pa.array(np.searchsorted(here, docs[start:stop]))))
+        for batch in judge.of_docs(shard_passages(uri, number, TEXTS.names), docs):
+            texts.write_batch(batch)
 
 
 def write_subset(
@@ -304,9 +296,9 @@ class Selection(NamedTuple):
         if self.name in ("bm25", TASK_ONLY):
             return self.like if self.name == "bm25" else ""
         found = Artifact.open(self.like, "subset").input("hits")
-        asked: dict[str, Any] = {name: found.details[name] for name in ("query", "top_k")} | {"seed": self.seed}
-        asked |= {"share": found.details["share"]} if "share" in found.details else {}
-        hits = retrieve(found.input("index").uri, self.task, arm=self.name, same_size_as=self.like, **asked, root=root)  # type: ignore[arg-type]
+        asked: dict[str, Any] = {"arm": self.name, "same_size_as": self.like, "seed": self.seed}
+        asked |= {name: found.details[name] for name in ("query", "top_k", "share") if name in found.details}
+        hits = retrieve(found.input("index").uri, self.task, **asked, root=root)
         return export(hits, filters=filters, root=root)
 
 

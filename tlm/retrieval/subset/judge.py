@@ -58,12 +58,17 @@ class Candidates:
 
     def texts(self, rows: Ints | slice = slice(None)) -> Iterator[pa.Array]:
         """Read the texts of the given rows (ascending), in portions."""
-        docs = self.docs[rows]
-        for batch in track(self.read(), "reading candidates", unit="portions"):
-            here = batch.column("doc").to_numpy()
-            start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
-            if start < stop:
-                yield batch.column("text").take(pa.array(np.searchsorted(here, docs[start:stop])))
+        portions = track(self.read(), "reading candidates", unit="portions")
+        return (batch.column("text") for batch in of_docs(portions, self.docs[rows]))
+
+
+def of_docs(passages: Iterable[pa.RecordBatch], docs: Ints) -> Iterator[pa.RecordBatch]:
+    """Yield the passages with these numbers; both are in ascending order of `doc`."""
+    for batch in passages:
+        here = batch.column("doc").to_numpy()
+        start, stop = np.searchsorted(docs, [here[0], here[-1] + 1]) if len(here) else (0, 0)
+        if start < stop:
+            yield batch.take(pa.array(np.searchsorted(here, docs[start:stop])))
 
 
 KEPT, TOO_SHORT, OVERLAPS_TEST, OVERLAPS_DEV, NEAR_DUPLICATE, SURPLUS = range(6)
@@ -163,10 +168,9 @@ def _remove_short_and_overlapping(
 def _remove_near_duplicates(verdicts: Verdicts, words: TokenLists, best_first: Ints, jaccard: float) -> None:
     """Remove candidates that nearly repeat a kept one that comes before them in the order `best_first`."""
     rows = best_first[verdicts.reason[best_first] == KEPT]
-    repeated = find_near_duplicates(words.select(rows), jaccard)
-    found = np.flatnonzero(repeated.original >= 0)
-    docs = verdicts.candidates.docs[rows[repeated.original[found]]]
-    pairs = zip(repeated.similarity[found], docs, strict=True)
+    originals, similarities = find_near_duplicates(words.select(rows), jaccard)
+    found = np.flatnonzero(originals >= 0)
+    pairs = zip(similarities[found], verdicts.candidates.docs[rows[originals[found]]], strict=True)
     details = (f"Jaccard {similarity:.2f} with doc {doc}" for similarity, doc in pairs)
     verdicts.remove(rows[found], NEAR_DUPLICATE, details)
 

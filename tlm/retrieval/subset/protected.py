@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.tasks.examples import texts_in
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.errors import InputError
@@ -100,15 +100,15 @@ def _subsets_of(made: Artifact) -> Iterator[Artifact]:
     seen, waiting = set[str](), [made]
     while waiting:
         artifact = waiting.pop()
+        if artifact.folder_name in seen:
+            continue
+        seen.add(artifact.folder_name)
         if artifact.manifest.kind == "subset":
             yield artifact
-            continue
-        for name, ref in artifact.manifest.inputs.items():
-            if ref.kind not in (*TRAINED, "subset") or ref.folder_name in seen:
-                continue
-            seen.add(ref.folder_name)
-            with suppress(InputError):
-                waiting.append(artifact.input(name))
+        else:
+            inputs = artifact.manifest.inputs.items()
+            found = (follow(artifact, name) for name, ref in inputs if ref.kind in (*TRAINED, "subset"))
+            waiting += filter(None, found)
 
 
 def _texts(task: Artifact, *splits: str) -> set[str]:

@@ -177,7 +177,6 @@ def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
     return value ^ (value >> np.uint64(31))
 
 
-# A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
 AT_ONCE = 100_000  # texts whose words memory holds
 PASSAGES_AT_ONCE = 2000
 MOST_TEXTS = 32  # that have an n-gram: those in more are counted apart, so that memory does not grow with all pairs

@@ -6,14 +6,13 @@ Steps take these dataclasses as arguments. The command line and the form of a pi
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 from tlm.errors import InputError
 
-MIN_TOKENS = 3  # of an n-gram
+MIN_TOKENS = 3  # of an n-gram: a text of one or two ("yes", "very good") would remove every passage that has it
 FINE: Final = "fine"  # marks a setting that the form of a pipeline leaves out
 NEWER: Final = "newer"  # marks a setting that earlier versions lack
 
@@ -175,12 +174,6 @@ class Filters(Options):
         on = {"min_words": True, "jaccard": self.near_duplicates}
         on |= dict.fromkeys(("overlap_share", "passage_share", "ngram"), self.overlap)
         return {name: getattr(self, name) if is_on else None for name, is_on in on.items()}
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Filters":
-        """Return the filters that have these `settings`."""
-        on = {name: value for name, value in settings.items() if value is not None}
-        return cls("jaccard" in on, "overlap_share" in on, **on)
 
 
 @dataclass(frozen=True)

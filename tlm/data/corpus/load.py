@@ -14,7 +14,7 @@ from tlm.artifacts.artifact import Artifact, FileEntry, home, remove, seal
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
 from tlm.data.corpus.plan import BUCKET, PART, SHARDS, Plan, make_plan, part_size
-from tlm.data.corpus.staging import STAGED_FILES, dedup_buckets, distinct, make, stage_parts, staged
+from tlm.data.corpus.staging import STAGED_FILES, dedup_buckets, distinct, make, repeats_in, stage_parts, staged
 from tlm.data.passages import GROUP_ROWS, GROUPS, Shards, numbered
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.files import Piece, RawFile, check_room, raw_files
@@ -68,15 +68,16 @@ def load_corpus(paths: list[str], *, layout: Layout = Layout(), max_rejected: in
 def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Rejects) -> None:
     """Load files that are one part only, without anything on the way that others could go on with."""
     check_room(files, draft.folder)
-    with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
-        stage = staged(Path(staging), files, layout, rejects)
+    with TemporaryDirectory(prefix="staging-", dir=draft.folder) as name:
+        folder = Path(name)
+        tables = staged(folder, files, layout, rejects)
         rejects.check()
         compare_corpus(rejects.read_by_file)
         shards = Shards(draft.folder, "passages")
-        for table in track(distinct(stage.tables, stage.path, stage.repeated()), "writing", None, "tables"):
+        for table in track(distinct(tables, folder.joinpath, repeats_in(folder)), "writing", None, "tables"):
             shards.add(numbered(table, shards.total))
         draft.rows = shards.close()
-    finish(draft, rejects, stage.count, sum(draft.rows.values()))
+    finish(draft, rejects, sum(tables.values()), sum(draft.rows.values()))
 
 
 PLAN: Final = "corpus-plan"
@@ -205,7 +206,7 @@ def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
             doc += len(table)
         entries = seal(folder, shards.close())
         for entry in entries:
-            store.add(f"corpus/{plan.key}/{entry.name}", folder / entry.name)
+            store.add(f"corpus/{plan.corpus.key}/{entry.name}", folder / entry.name)
     draft.details["files"] = [entry.model_dump() for entry in entries]
 
 
@@ -231,7 +232,7 @@ def _write_published(draft: Draft, plan: Plan, max_rejected: int) -> None:
     rejects, staged = Rejects(max_rejected), 0
     for part in plan.all(PART):
         rows = pq.read_table(part.path(REJECTED_FILE))
-        rejects.take(rows, part.counts["read"], part.counts["by file"])
+        rejects.take(rows, part.counts["by file"])
         staged += part.details["passages"]
     rejects.check()
     compare_corpus(rejects.read_by_file)
@@ -242,7 +243,7 @@ def _write_published(draft: Draft, plan: Plan, max_rejected: int) -> None:
 
 def _written(plan: Plan) -> Iterator[FileEntry]:
     """List the shards, and raise Interrupted if one is gone."""
-    folder, lost = f"corpus/{plan.key}", 0
+    folder, lost = f"corpus/{plan.corpus.key}", 0
     store = home(plan.root, ())
     there = {stored.name for stored in store.list(f"{folder}/")}
     for shards in plan.all(SHARDS):

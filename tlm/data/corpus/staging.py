@@ -26,51 +26,48 @@ from tlm.settings.options import Layout
 
 ROWS = 10_000  # at a time
 STAGED_FILES = "staged-*.parquet"
+DIGESTS = "digests-{:03d}.bin"
 _RECORD = np.dtype([("digest", "S16"), ("row", "<i8")])
 
 
-class Stage:
-    """Rows with a column `text` in the files staged-00000.parquet… of a folder, and the digests of their texts.
+def stage(folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buckets: int) -> dict[str, int]:
+    """Write rows to the files staged-00000.parquet… of a folder, and the digests of their texts to digests-000.bin….
 
-    Texts are the same if they are equal by `fold`. Their digests are distributed to the files digests-000.bin… by the
-    first two bytes, so that one file at a time can be sorted in memory.
+    Texts are the same if they are equal by `fold`. Their digests are distributed by the first two bytes, so that one
+    file at a time can be sorted in memory.
 
-    Attributes:
-        count: Number of rows.
-        tables: Number of rows by file.
-        digests: The files with the digests.
+    Args:
+        folder: Where the files are written.
+        rows: The rows.
+        schema: Their columns, with one called ``text``.
+        buckets: The number of files for digests, a power of two up to 65,536.
+
+    Returns:
+        The number of rows by file.
     """
+    rows, shards = iter(rows), Shards(folder, "staged", compression="lz4")
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / DIGESTS.format(bucket)).open("wb")) for bucket in range(buckets)]
+        while portion := list(islice(rows, ROWS)):
+            table = pa.table(list(zip(*portion, strict=True)), schema=schema)
+            _note(table["text"].to_pylist(), shards.total, files)
+            shards.add(table)
+    return shards.close()
 
-    def __init__(self, folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buckets: int = 64) -> None:
-        """Write all rows; `schema` has a column ``text``, and `buckets` is a power of two up to 65,536."""
-        self.count = 0
-        self.digests = [folder / f"digests-{bucket:03d}.bin" for bucket in range(buckets)]
-        self._folder = folder
-        rows, shards = iter(rows), Shards(folder, "staged", compression="lz4")
-        with ExitStack() as stack:
-            files = [stack.enter_context(path.open("wb")) for path in self.digests]
-            while portion := list(islice(rows, ROWS)):
-                table = pa.table(list(zip(*portion, strict=True)), schema=schema)
-                shards.add(table)
-                self._note(table["text"].to_pylist(), files)
-        self.tables = shards.close()
 
-    def _note(self, texts: Sequence[str], files: Sequence[BinaryIO]) -> None:
-        digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
-        records = np.empty(len(digests), _RECORD)
-        records["digest"], records["row"] = digests, np.arange(self.count, self.count + len(digests))
-        self.count += len(digests)
-        buckets = np.frombuffer(b"".join(digests), "<u2")[::8] % len(files)
-        for bucket in np.unique(buckets):
-            files[bucket].write(records[buckets == bucket].tobytes())
+def _note(texts: Sequence[str], first: int, files: Sequence[BinaryIO]) -> None:
+    """Write the digests of texts, whose rows are numbered from `first` on."""
+    digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
+    records = np.empty(len(digests), _RECORD)
+    records["digest"], records["row"] = digests, np.arange(first, first + len(digests))
+    buckets = np.frombuffer(b"".join(digests), "<u2")[::8] % len(files)
+    for bucket in np.unique(buckets):
+        files[bucket].write(records[buckets == bucket].tobytes())
 
-    def path(self, name: str) -> Path:
-        """The path of one of `tables`."""
-        return self._folder / name
 
-    def repeated(self) -> Ints:
-        """The rows whose text an earlier row has, ascending."""
-        return np.sort(np.concatenate([repeated([path])[0] for path in self.digests]))
+def repeats_in(folder: Path) -> Ints:
+    """The rows of a stage whose text an earlier row has, ascending."""
+    return np.sort(np.concatenate([repeated([path])[0] for path in folder.glob("digests-*.bin")]))
 
 
 def repeated(bucket: Sequence[Path]) -> list[Ints]:
@@ -148,10 +145,12 @@ def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
     make(plan, PART, partial(_write_staged, max_rejected), numbers, "reading")
 
 
-def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64) -> Stage:
-    """Read files into a stage; rows that cannot be used go to `rejects`."""
+def staged(
+    folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64
+) -> dict[str, int]:
+    """Write the passages of files to a folder, as `stage` does; rows that cannot be used go to `rejects`."""
     found = read_all(files, layout.fields, rejects, partial(passages, layout))
-    return Stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
+    return stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
 
 
 def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> None:
@@ -159,11 +158,10 @@ def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> N
     with raw_files(plan.paths, together=False) as files:
         own = plan.files(files, number)
         check_room(own, draft.folder)
-        stage = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
-    draft.rows = stage.tables
+        draft.rows = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
     pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
     draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
-    draft.details["passages"] = stage.count
+    draft.details["passages"] = sum(draft.rows.values())
 
 
 def dedup_buckets(plan: Plan) -> None:
@@ -173,7 +171,7 @@ def dedup_buckets(plan: Plan) -> None:
 
 def _write_bucket(draft: Draft, plan: Plan, number: int) -> None:
     """Write the rows of each part that repeat an earlier text, and how many they are."""
-    parts = [(part, part.entries(f"digests-{number:03d}.bin")[0]) for part in plan.all(PART)]
+    parts = [(part, part.entries(DIGESTS.format(number))[0]) for part in plan.all(PART)]
     found = repeated([part.verified(entry) for part, entry in parts])
     for part, entry in parts:
         part.store.forget(f"{part.folder_name}/{entry.name}")

@@ -188,16 +188,16 @@ class Rejects:
 
     def table(self) -> pa.Table:
         """Return the rows set aside: file, line, reason, detail, and lines if one of them has several."""
-        columns = zip(*((file, *row) for file, row in self._rows), strict=True)
-        table = pa.table(list(columns) or [()] * len(REJECTED), schema=REJECTED)
+        rows = [{"file": file, **row._asdict()} for file, row in self._rows]
+        table = pa.Table.from_pylist(rows, schema=REJECTED)
         return table if self._count > len(table) else table.drop_columns(LINES)
 
-    def take(self, rows: pa.Table, read: int, read_by_file: Mapping[str, int]) -> None:
+    def take(self, rows: pa.Table, read_by_file: Mapping[str, int]) -> None:
         """Add what another part of the work has read and set aside, as its `table` and counts say."""
         taken = [(row.pop("file"), Reject(**row)) for row in rows.to_pylist()]
         self._rows += taken
         self._count += _total(taken)
-        self.read += read
+        self.read += sum(read_by_file.values())
         self.read_by_file.update(read_by_file)
 
     def write(self, draft: Draft) -> None:

@@ -137,6 +137,11 @@ def resolve(preset: str, overrides: Sequence[str] = ()) -> Preset:
         raise InputError(_sentence(error)) from None
 
 
+def named(preset: str, overrides: Sequence[str] = ()) -> dict[str, str]:
+    """Return how the settings were named, for run.json; they may have other names in another run."""
+    return {"preset": preset, "overrides": " ".join(overrides)}
+
+
 def _parse(override: str) -> tuple[str, str]:
     setting, _, text = map(str.strip, override.partition("="))
     known = [f"{section}.{name}" for section, fields in SECTIONS.items() for name in fields.model_fields]

@@ -132,7 +132,7 @@ def _carry_out(
 
     snapshots = Snapshots(recipe, given["root"], given["compute"], draft.spending)
     work(draft, recipe, settings, given["compute"].place, snapshots)
-    draft.run |= {"preset": given["preset"], "overrides": " ".join(given["overrides"])}
+    draft.run |= presets.named(given["preset"], given["overrides"])
 
 
 def checkpoint_recipe(

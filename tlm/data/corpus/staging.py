@@ -30,7 +30,7 @@ DIGESTS = "digests-{:03d}.bin"
 _RECORD = np.dtype([("digest", "S16"), ("row", "<i8")])
 
 
-def stage(folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buckets: int) -> dict[str, int]:
+def stage(folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buckets: int = 64) -> dict[str, int]:
     """Write rows to the files staged-00000.parquet… of a folder, and the digests of their texts to digests-000.bin….
 
     Texts are the same if they are equal by `fold`. Their digests are distributed by the first two bytes, so that one

@@ -179,8 +179,8 @@ class Kept:
             if first < stop and end > start:
                 entries = {entry.logical: entry for entry in part.entries(STAGED_FILES)}
                 tables = {name: entry.rows or 0 for name, entry in entries.items()}
-                own = int(max(start - first, 0)), int(min(stop, end) - first)
-                yield from distinct(tables, lambda name: part.verified(entries[name]), self._rows(number), *own)  # noqa: B023
+                own = self._rows(number), start - first, stop - first
+                yield from distinct(tables, lambda name: part.verified(entries[name]), *own)  # noqa: B023
 
     def _rows(self, number: int) -> Ints:
         """The rows of a part that repeat an earlier text, ascending."""

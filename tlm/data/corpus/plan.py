@@ -239,13 +239,11 @@ def _groups(file: RawFile, size: int) -> Iterator[Piece]:
     spans, rows = list(map(_span, groups)), [group.num_rows for group in groups]
     footer = (max((stop for _, stop in spans), default=0), path.stat().st_size)
     first = 0
-    while first < len(spans):
-        last = first + 1
-        while last < len(spans) and sum(stop - start for start, stop in spans[first : last + 1]) <= size:
-            last += 1
-        ranges: Ranges = (*spans[first:last], footer)
-        yield Piece(first, last, sum(rows[:first]), ranges, file_sha256(path, ranges))
-        first = last
+    for last in range(1, len(spans) + 1):
+        if last == len(spans) or sum(stop - start for start, stop in spans[first : last + 1]) > size:
+            ranges: Ranges = (*spans[first:last], footer)
+            yield Piece(first, last, sum(rows[:first]), ranges, file_sha256(path, ranges))
+            first = last
 
 
 def _span(group: pq.RowGroupMetaData) -> tuple[int, int]:

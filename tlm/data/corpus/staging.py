@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
@@ -85,7 +87,7 @@ def repeated(bucket: Sequence[Path]) -> list[Ints]:
 
 
 def distinct(
-    tables: Mapping[str, int], path: Callable[[str], Path], repeats: Ints, start: int = 0, stop: int | None = None
+    tables: Mapping[str, int], path: Callable[[str], Path], repeats: Ints, start: int = 0, stop: float = inf
 ) -> Iterator[pa.Table]:
     """Stream staged rows from `start` to `stop`, without the repeated ones, at most 10,000 at a time.
 
@@ -94,30 +96,26 @@ def distinct(
         path: The path of a file; called only for the files that are needed.
         repeats: Which rows repeat an earlier one, ascending.
         start: How many of the others to leave out.
-        stop: After how many of the others to end; None: at the end.
+        stop: After how many of the others to end.
     """
     row = kept = 0
     for name, rows in tables.items():
         first, last = np.searchsorted(repeats, (row, row + rows))
-        end = kept + rows - int(last - first)
-        if end > start and (stop is None or kept < stop):
-            for table in _distinct(path(name), repeats[first:last] - row):
-                left = max(0, start - kept)
-                right = len(table) if stop is None else min(len(table), stop - kept)
-                if right > left:
-                    yield table.slice(left, right - left)
-                kept += len(table)
-        row, kept = row + rows, end
+        stays = np.ones(rows, np.bool_)
+        stays[repeats[first:last] - row] = False
+        numbers = kept - 1 + np.cumsum(stays)
+        row, kept = row + rows, kept + rows - int(last - first)
+        stays &= (start <= numbers) & (numbers < stop)
+        if stays.any():
+            yield from _filtered(path(name), stays)
 
 
-def _distinct(path: Path, repeats: Ints) -> Iterator[pa.Table]:
-    """Stream the rows of a file without the repeated ones."""
+def _filtered(path: Path, stays: NDArray[np.bool_]) -> Iterator[pa.Table]:
+    """Stream the rows of a file that stay."""
     with pq.ParquetFile(path) as table:
-        kept = np.ones(table.metadata.num_rows, np.bool_)
-        kept[repeats] = False
         for batch in table.iter_batches(ROWS, use_threads=False):  # threads keep memory of their own
-            yield pa.Table.from_batches([batch]).filter(pa.array(kept[: len(batch)]))
-            kept = kept[len(batch) :]
+            yield pa.Table.from_batches([batch]).filter(pa.array(stays[: len(batch)]))
+            stays = stays[len(batch) :]
 
 
 def make(

@@ -38,9 +38,9 @@ def named_files(entry: TaskEntry, folder: str, found: Sequence[RawFile]) -> dict
     return split_files(folder, found, {split: f"{PREFIX}(?:{names})" for split, names in entry.files.items()})
 
 
-def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], id_field: str) -> Fields:
+def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], given: Fields) -> Fields:
     """Return the first of the task's column sets that its train file has; if it has none of them, the first."""
-    known = [Fields(**columns, id_field=id_field) for columns in entry.columns]
+    known = [replace(given, **columns) for columns in entry.columns]
     for fields in known:
         with suppress(InputError):
             check(files["train"][0], fields.wanted)
@@ -117,7 +117,7 @@ def load_task(
     with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found, more as texts:
         by_split = named_files(entry, files, found) if entry else _by_split(path, found)
         if entry and fields == Fields(id_field=fields.id_field, group_field=fields.group_field):
-            fields = replace(fitting_fields(entry, by_split, fields.id_field), group_field=fields.group_field)
+            fields = fitting_fields(entry, by_split, fields)
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
         for file in texts:
@@ -176,8 +176,8 @@ def _write(
         found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
         entry.compare(Counter(example.split for example in found), len({example.label for example in found}))
     asked = entry.problem if entry else settings.get("problem", "auto")
-    several = labelled.has_several(found, fields, asked)
-    regression = not several and labelled.is_regression(found, fields, asked)
+    several = labelled.has_several(found, asked)
+    regression = labelled.is_regression(found, fields, asked)
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     sizes = Counter(example.split for example in found)

@@ -14,7 +14,7 @@ from tlm.errors import InputError
 
 MIN_TOKENS = 3  # of an n-gram: a text of one or two ("yes", "very good") would remove every passage that has it
 FINE: Final = "fine"  # marks a setting that the form of a pipeline leaves out
-NEWER: Final = "newer"  # marks a setting that earlier versions lack
+LATER = ("license_field", "label_separator")  # settings that came after the first keys, which stand for empty ones
 
 
 class Range(NamedTuple):
@@ -54,10 +54,8 @@ class Options:
                     limits.check(name, getattr(self, name))
 
     def settings(self) -> dict[str, Any]:
-        """The settings that enter a key: those marked `NEWER` only if they are set, so that older keys stay valid."""
-        hints = get_type_hints(type(self), include_extras=True)
-        marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-        return {name: value for name, value in vars(self).items() if value or NEWER not in marks[name]}
+        """The settings that enter a key: those of `LATER` only if they are set, so that older keys stay valid."""
+        return {name: value for name, value in vars(self).items() if value or name not in LATER}
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Layout(Options):
     text_field: str = "text"
     id_field: str = ""
     source_field: str = ""
-    license_field: Annotated[str, NEWER] = ""
+    license_field: str = ""
     words: Annotated[int, Range("1 or more words per passage", 1)] = 100
     overlap: Annotated[int, FINE] = 0
 
@@ -111,7 +109,7 @@ class Fields(Options):
     text_field: str = "text"
     pair_field: str = ""
     label_field: str = "label"
-    label_separator: Annotated[str, NEWER] = ""
+    label_separator: str = ""
     id_field: Annotated[str, FINE] = ""
     group_field: str = ""
 

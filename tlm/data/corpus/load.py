@@ -268,7 +268,7 @@ def _process_seconds(plan: Plan) -> float | None:
 
 def finish(draft: Draft, rejects: Rejects, staged: int, total: int) -> None:
     """Add the rejected rows and the counts."""
-    draft.counts |= {"read": rejects.read, "documents": rejects.read - len(rejects), "passages": total}
-    draft.counts["duplicates"] = staged - total
+    documents = rejects.read - len(rejects)
+    draft.counts = {"read": rejects.read, "documents": documents, "passages": total, "duplicates": staged - total}
     rejects.write(draft)
     draft.details["passages"] = total

@@ -10,7 +10,7 @@ import io
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -116,9 +116,8 @@ def checked_text(value: str, field: str) -> str:
 _checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
 
 
-def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:
+def _unknown_field(where: str, field: str, names: Sequence[str]) -> InputError:
     """Return the error for a field that a file lacks; it lists the fields and suggests the most similar one."""
-    names = list(known)
     separator = next((mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]), None)
     close = difflib.get_close_matches(field, names, n=1)
     if separator:
@@ -132,7 +131,7 @@ def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> No
     """Raise InputError if a table with columns of these names lacks one of `fields`, or has it twice."""
     for field in fields:
         if field not in names:
-            raise unknown_field(where, field, names)
+            raise _unknown_field(where, field, names)
         if names.count(field) > 1:
             raise InputError(f"{where} has {names.count(field)} columns named '{field}'; rename all but one")
 

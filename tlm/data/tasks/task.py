@@ -21,7 +21,7 @@ from tlm.data.tasks import labelled
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
-from tlm.data.tasks.splits import GROUP, SPLITS, divided, divided_groups, find_leaks, split_files
+from tlm.data.tasks.splits import GROUP, SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 from tlm.settings.options import Fields, Problem
@@ -233,12 +233,12 @@ def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[
                 f"warning: {split} has {size:,} of {drawn:,} examples, not {share:.0%}: groups of '{group_field}' that "
                 "have equal texts are not divided, and some are large"
             )
-    divided = divided_groups([example.split for example in found], [example.group for example in found])
+    uses = Counter(group for group, _ in {(example.group, example.split) for example in found})
+    divided = {group for group, count in uses.items() if count > 1}
     if divided:
-        groups = {example.group for example in found}
         tested = sum(example.split == "test" and example.group in divided for example in found)
         say(
-            f"warning: {len(divided):,} of {len(groups):,} groups of '{group_field}' are in more than one split, with "
+            f"warning: {len(divided):,} of {len(uses):,} groups of '{group_field}' are in more than one split, with "
             f"{tested:,} test examples; scores may be higher than they would be for new groups"
         )
     return len(divided)

@@ -208,7 +208,7 @@ def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[i
     wanted, start = sorted(set(ordinals)), 0
     found: dict[int, dict[str, Any]] = {}
     for entry in artifact.entries(pattern):
-        stop = start + (entry.rows or 0)
+        stop = start + (entry.rows if entry.rows is not None else pq.read_metadata(artifact.verified(entry)).num_rows)
         if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
             found.update(_from_file(pq.ParquetFile(artifact.verified(entry)), start, inside))
         start = stop

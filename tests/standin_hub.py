@@ -37,8 +37,8 @@ def home(name: str) -> Path:
 
 
 def load_dataset(
-    name: str,
-    config: str | None = None,
+    path: str,
+    name: str | None = None,
     *,
     split: str,
     streaming: bool,
@@ -47,7 +47,7 @@ def load_dataset(
 ) -> Iterator[dict[str, Any]]:
     assert streaming
     assert revision == COMMIT
-    file = home(name) / (data_files[split] if data_files else f"{config or '.'}/{split}.jsonl")
+    file = home(path) / (data_files[split] if data_files else f"{name or '.'}/{split}.jsonl")
     if not file.exists():
         raise ValueError(f'Bad split: {split}. Available splits: ["train"]')
     with file.open(newline="", encoding="utf-8") as lines:

@@ -1,6 +1,7 @@
 """The arm `rerank`: after a run, its first model of BM25's text chooses text, and new models are trained on that."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from research.rerank.rerank import Device, rerank
 from tlm.artifacts.artifact import Artifact
@@ -78,8 +79,14 @@ def reranked(runs: Sequence[Artifact], *, device: Device = "auto", root: str | N
     asked = {name: hits.details[name] for name in ("query", "share") if name in hits.details}
     deeper = min(DEEPER * hits.details["top_k"], MOST_HITS)
     more = retrieve(hits.input("index").uri, hits.input("task").uri, **asked, top_k=deeper, root=root)
-    filters = Filters.of(few.manifest.settings)
+    filters = filters_of(few.manifest.settings)
     chosen = rerank(
         checkpoint.uri, export(more, filters=filters, root=root), same_size_as=few.uri, device=device, root=root
     )
     return export(chosen, filters=filters, root=root)
+
+
+def filters_of(settings: Mapping[str, Any]) -> Filters:
+    """The filters of a subset, by its settings."""
+    on = {name: value for name, value in settings.items() if value is not None}
+    return Filters("jaccard" in on, "overlap_share" in on, **on)

@@ -7,7 +7,7 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
-from tlm.data.corpus.plan import cut, pieces_of
+from tlm.data.corpus.plan import cut, sliced
 from tlm.data.reading.files import raw_files
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
@@ -90,7 +90,7 @@ def test_of_a_large_object_only_a_piece_is_downloaded(bucket, tmp_path, monkeypa
     address = f"s3://{bucket}/raw/large.jsonl"
     boto3.client("s3").put_object(Bucket=bucket, Key="raw/large.jsonl", Body=lines.encode())
     with raw_files([address]) as (file,):
-        found = pieces_of(file, cut(file, 1 << 20))
+        found = sliced([file], {0: cut(file, 1 << 20)})
         file.drop()
         assert len(found) == 4
         assert all(piece.digest() == piece.piece.digest for piece in found)

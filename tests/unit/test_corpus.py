@@ -19,7 +19,7 @@ from tlm.artifacts.produce import Recipe, produce
 from tlm.cli.command import flat
 from tlm.data.corpus.load import load_corpus
 from tlm.data.corpus.plan import STAGED
-from tlm.data.corpus.staging import Stage, distinct
+from tlm.data.corpus.staging import distinct, repeats_in, stage
 from tlm.data.passages import Shards, passages, rows_at
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
@@ -82,15 +82,14 @@ def published(texts, at_once, buckets):
     """The rows that stay, whatever number of them is read at a time."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [(f"id{number}", text, "s") for number, text in enumerate(texts)]
-        stage = Stage(Path(folder), rows, STAGED, buckets)
-        kept = len(texts) - len(stage.repeated())
+        path = Path(folder).joinpath
+        tables, repeats = stage(path(), rows, STAGED, buckets), repeats_in(path())
+        kept = len(texts) - len(repeats)
         found = []
         for start in range(0, kept, at_once):
-            for table in distinct(stage.tables, stage.path, stage.repeated(), start, start + at_once):
+            for table in distinct(tables, path, repeats, start, start + at_once):
                 found += table.to_pylist()
-        assert found == [
-            row for table in distinct(stage.tables, stage.path, stage.repeated()) for row in table.to_pylist()
-        ]
+        assert found == [row for table in distinct(tables, path, repeats) for row in table.to_pylist()]
         return found
 
 

@@ -25,8 +25,8 @@ from transformers import (
 
 from tests.toys_training import rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
-from tlm.settings.presets import resolve
-from tlm.training.checkpoint import AdamW, paper_flops
+from tlm.settings.presets import paper_flops, resolve
+from tlm.training.checkpoint import AdamW
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, FlopCount, Masking, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts

@@ -103,7 +103,7 @@ def test_a_corpus_of_the_paper_is_put_together_from_the_hub(hub_folder, tmp_path
             {place.text or "text": f"{words(i)} in part {number}", "language": "en" if i % 2 else "fr"}
             for i in range(10)
         ]
-        write(hub_folder / place.name / (place.config or ".") / "train.jsonl", rows)
+        write(hub_folder / place.name / (place.part or ".") / "train.jsonl", rows)
     bert = Artifact.open(load_corpus(["paper:bert"], root=str(tmp_path)))
     assert bert.counts["documents"] == 20
     assert {source for batch in passages(bert) for source in batch.to_pydict()["source"]} == {

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from research.rerank.reranked import filters_of
 from tlm.cli.command import descriptions, flat
 from tlm.errors import InputError
 from tlm.settings.options import Compute, Fields, Filters, Layout, Options, Prices
@@ -44,7 +45,7 @@ def test_whole_prices_are_those_with_a_fraction() -> None:
 
 def test_the_filters_of_a_subset_are_read_from_its_settings() -> None:
     for filters in (Filters(), Filters(overlap=False), Filters(near_duplicates=False, ngram=5, min_words=0)):
-        assert Filters.of(filters.settings()).settings() == filters.settings()
+        assert filters_of(filters.settings()).settings() == filters.settings()
 
 
 def step(corpus: str, *, filters: Filters = Filters(near_duplicates=False), root: str | None = None) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
-from tlm.data.corpus.plan import can_be_cut, cut, pieces_of
+from tlm.data.corpus.plan import can_be_cut, cut, sliced
 from tlm.data.reading.files import raw_files
 from tlm.data.reading.readers import read
 from tlm.errors import InputError
@@ -32,7 +32,7 @@ def rows(file):
 
 def in_pieces(file, size):
     found = cut(file, size)
-    return found, [row for piece in pieces_of(file, found) for row in rows(piece)]
+    return found, [row for piece in sliced([file], {0: found}) for row in rows(piece)]
 
 
 @settings(deadline=None)
@@ -69,7 +69,7 @@ def test_a_piece_needs_only_its_own_bytes(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": [f"text {number}" for number in range(90)]}), path, row_group_size=30)
     content = path.read_bytes()
-    pieces_of_file = pieces_of(opened(path), cut(opened(path), 1))
+    pieces_of_file = sliced([opened(path)], {0: cut(opened(path), 1)})
     assert len(pieces_of_file) == 3
     for number, piece in enumerate(pieces_of_file):
         sparse = bytearray(len(content))

@@ -10,8 +10,7 @@ import torch
 from research.paper.tables import our_name
 from tlm.runs.advise import FEW, GRID, MANY, advise, paper_top_k
 from tlm.settings import presets
-from tlm.settings.presets import paper_presets, published, stage1_cost, table_b1
-from tlm.training.checkpoint import paper_flops
+from tlm.settings.presets import paper_flops, paper_presets, published, stage1_cost, table_b1
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Ragged, Special, Texts

@@ -55,7 +55,7 @@ def test_a_record_of_several_lines_counts_as_all_of_them(tmp_path, read_, stops)
     rejects, other = Rejects(10), Rejects(10)
     rejects.add("x.csv", Reject(3, "ragged row", "up to line 12: 3 values", lines=10))
     rejects.add("x.csv", Reject(20, "null", "field 'text' is null"))
-    other.take(rejects.table(), read_, {"x.csv": read_})  # as from a part
+    other.take(rejects.table(), {"x.csv": read_})  # as from a part
     draft = Draft(tmp_path)
     other.write(draft)
     assert draft.counts == {"rejected": {"ragged row": 10, "null": 1}}

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -104,7 +105,7 @@ class Recipe:
     settings: dict[str, Any]
     inputs: dict[str, Artifact] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The key, 24 hex digits: the name of the result's folder."""
         contents = {name: artifact.content for name, artifact in self.inputs.items()}

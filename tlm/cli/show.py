@@ -8,7 +8,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.plain import terminal
 from tlm.progress import Answer
 from tlm.settings import presets
-from tlm.settings.presets import SCALES, published, stage1_cost, table_b1
+from tlm.settings.presets import SCALES, paper_flops, published, stage1_cost, table_b1
 from tlm.settings.sections import SECTIONS, Preset
 
 COLUMNS = ("preset", "K", "rho1", "rho2", "steps", "batch", "length", "model")
@@ -73,7 +73,7 @@ def _cost(preset: Preset) -> Iterator[str]:
     facts = published(preset.name)
     if facts is None or changed & {"model", "tokenizer"}:  # the paper's numbers hold for the size of its own models
         return
-    flops = cost.flops(facts.printed_parameters)
+    flops = paper_flops(facts.printed_parameters, cost.padded_tokens)
     yield f"  {facts.parameters / 1e6:.1f}M parameters; the paper writes {facts.printed_parameters / 1e6:.0f}M"
     yield f"  {flops:.3g} FLOPs by the paper's rule, 6 · {facts.printed_parameters / 1e6:.0f}M · tokens"
     if facts.subset_gb is not None:

@@ -50,21 +50,22 @@ class Vocabulary:
 
     def encode_both(self, texts: Iterable[str]) -> tuple["TokenLists", "TokenLists"]:
         """Number the tokens of each text as it is, and as it is compared with others. Few texts have others then."""
-        number_of, ids, lengths = self._numbers.__getitem__, array("i"), array("q")
-        others, other_rows, other_lengths = array("i"), array("q"), array("q")
-        for row, text in enumerate(texts):
-            found = tokens(text)
+        number_of, ids = self._numbers.__getitem__, array("i")
+        starts, lengths, other_starts, other_lengths = (array("q") for _ in range(4))
+        for text in texts:
+            found, start = tokens(text), len(ids)
             ids.extend(map(number_of, found))
+            starts.append(start)
             lengths.append(len(found))
             if (plain := compared(text)) != text:
-                found = tokens(plain)
-                others.extend(map(number_of, found))
-                other_rows.append(row)
-                other_lengths.append(len(found))
+                found, start = tokens(plain), len(ids)
+                ids.extend(map(number_of, found))
+            other_starts.append(start)
+            other_lengths.append(len(found))
         while self._closed_at is not None and len(self._numbers) > self._closed_at:
             self._numbers.popitem()
-        words, more = TokenLists.of(ids, lengths), TokenLists.of(others, other_lengths)
-        return words, words.with_others(np.frombuffer(other_rows, np.int64), more)
+        every, *places = map(np.asarray, (ids, starts, lengths, other_starts, other_lengths))
+        return TokenLists(every, *places[:2]), TokenLists(every, *places[2:])
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,9 @@ class TokenLists:
     lengths: Ints
 
     @classmethod
-    def of(cls, ids: "npt.NDArray[np.int32] | array[int]", lengths: "Ints | array[int]") -> "TokenLists":
-        """Texts of these lengths, one after the other; arrays of numbers are not copied."""
-        own = np.asarray(lengths, np.int64)
-        return cls(np.asarray(ids, np.int32), offsets_of(own)[:-1], own)
+    def of(cls, ids: npt.NDArray[np.int32], lengths: Ints) -> "TokenLists":
+        """Texts of these lengths, one after the other; `ids` are not copied."""
+        return cls(ids, offsets_of(lengths)[:-1], lengths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -93,14 +93,6 @@ class TokenLists:
     def select(self, rows: Ints) -> "TokenLists":
         """The texts at `rows`, in that order; their tokens are not copied."""
         return TokenLists(self.ids, self.starts[rows], self.lengths[rows])
-
-    def with_others(self, rows: Ints, others: "TokenLists") -> "TokenLists":
-        """Replace the tokens of the texts at `rows`."""
-        if not len(rows):
-            return self
-        starts, lengths = self.starts.copy(), self.lengths.copy()
-        starts[rows], lengths[rows] = len(self.ids) + others.starts, others.lengths
-        return TokenLists(np.concatenate([self.ids, others.ids]), starts, lengths)
 
     def packed(self) -> "TokenLists":
         """Drop the tokens of other texts, so that these stand one after the other; copied only where necessary."""
@@ -177,7 +169,6 @@ def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
     return value ^ (value >> np.uint64(31))
 
 
-# A text of one or two tokens ("yes", "very good") would remove every passage that happens to contain it
 AT_ONCE = 100_000  # texts whose words memory holds
 PASSAGES_AT_ONCE = 2000
 MOST_TEXTS = 32  # that have an n-gram: those in more are counted apart, so that memory does not grow with all pairs

@@ -14,11 +14,10 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -180,13 +179,12 @@ _MISSING = {"RepositoryNotFoundError", "DatasetNotFoundError"}
 _UNREACHABLE = {"ConnectionError", "NetworkError", "TimeoutException", "Timeout", "ConnectTimeout", "URLError"}
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """The parts of an address."""
 
     name: str  # of the data set, with its owner
-    config: str | None
-    file: str | None  # path in the data set
+    part: str  # configuration, or path of a file in the data set, or ""
+    is_file: bool
     split: str
     text: str  # column to be renamed to text, or ""
     only: tuple[tuple[str, str], ...]  # required values by column
@@ -202,8 +200,8 @@ def hub_name(address: str) -> str:
         ) from None
     check_endpoint()
     parts = _parts(address)
-    name = "/".join(filter(None, (parts.name.split("/")[-1], parts.config, parts.file)))
-    return name if parts.file else f"{name}:{parts.split}"
+    name = "/".join(filter(None, (parts.name.split("/")[-1], parts.part)))
+    return name if parts.is_file else f"{name}:{parts.split}"
 
 
 def check_endpoint() -> None:
@@ -217,7 +215,7 @@ def hub_digest(address: str) -> str:
     parts = _parts(address)
     chosen = "".join(f"?{column}={value}" for column, value in (("text", parts.text), *parts.only) if value)
     with _explained(address):
-        return f"{parts.name}/{parts.config or parts.file or ''}:{parts.split}{chosen}@{_commit(parts.name)}"
+        return f"{parts.name}/{parts.part}:{parts.split}{chosen}@{_commit(parts.name)}"
 
 
 def hub_rows(address: str) -> Iterator[dict[str, Any]]:
@@ -225,10 +223,9 @@ def hub_rows(address: str) -> Iterator[dict[str, Any]]:
     from datasets import load_dataset
 
     parts = _parts(address)
-    options: dict[str, Any] = {"data_files": {parts.split: parts.file}} if parts.file else {}
-    options |= {"split": parts.split, "streaming": True}
+    where: dict[str, Any] = {"data_files": {parts.split: parts.part}} if parts.is_file else {"name": parts.part or None}
     with _explained(address):
-        for row in load_dataset(parts.name, parts.config, revision=_commit(parts.name), **options):
+        for row in load_dataset(parts.name, split=parts.split, streaming=True, revision=_commit(parts.name), **where):
             if all(column in row and str(row[column]) == value for column, value in parts.only):
                 yield {**row, "text": row.get(parts.text)} if parts.text else row
 
@@ -243,14 +240,14 @@ def _commit(name: str) -> str:
 def _parts(address: str) -> Address:
     place, _, query = address.removeprefix("hf://").partition("?")
     place, _, split = place.partition(":")
-    parts = place.split("/")
-    file = "/".join(parts[2:]) if len(parts) > 2 and _FILE.search(place) else None
-    if not all(parts) or (len(parts) > 3 and not file):
+    names = place.split("/")
+    part = "/".join(names[2:])
+    is_file = _FILE.search(part) is not None
+    if not all(names) or (len(names) > 3 and not is_file):
         raise InputError(f"{address} is not the address of a Hub data set; {EXPECTED}")
     wanted = dict(parse_qsl(query))
     text = wanted.pop("text", "")
-    config = parts[2] if len(parts) == 3 and not file else None
-    return Address("/".join(parts[:2]), config, file, split or "train", text, tuple(sorted(wanted.items())))
+    return Address("/".join(names[:2]), part, is_file, split or "train", text, tuple(sorted(wanted.items())))
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def _nfc(text: str) -> str:
     # `unicodedata` takes n² steps to sort n marks of one character: hours for a file of only such marks
     if any(unicodedata.category(letter)[0] == "M" for letter in text[::MANY_MARKS]):
         text = _MANY_MARKS.sub(_in_order, text)
-    return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", text)
 
 
 def _in_order(marks: re.Match[str]) -> str:

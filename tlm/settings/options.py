@@ -6,16 +6,15 @@ Steps take these dataclasses as arguments. The command line and the form of a pi
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 from tlm.errors import InputError
 
-MIN_TOKENS = 3  # of an n-gram
+MIN_TOKENS = 3  # of an n-gram: a text of one or two ("yes", "very good") would remove every passage that has it
 FINE: Final = "fine"  # marks a setting that the form of a pipeline leaves out
-NEWER: Final = "newer"  # marks a setting that earlier versions lack
+LATER = ("license_field", "label_separator")  # settings that came after the first keys, which stand for empty ones
 
 
 class Range(NamedTuple):
@@ -55,10 +54,8 @@ class Options:
                     limits.check(name, getattr(self, name))
 
     def settings(self) -> dict[str, Any]:
-        """The settings that enter a key: those marked `NEWER` only if they are set, so that older keys stay valid."""
-        hints = get_type_hints(type(self), include_extras=True)
-        marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-        return {name: value for name, value in vars(self).items() if value or NEWER not in marks[name]}
+        """The settings that enter a key: those of `LATER` only if they are set, so that older keys stay valid."""
+        return {name: value for name, value in vars(self).items() if value or name not in LATER}
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class Layout(Options):
     text_field: str = "text"
     id_field: str = ""
     source_field: str = ""
-    license_field: Annotated[str, NEWER] = ""
+    license_field: str = ""
     words: Annotated[int, Range("1 or more words per passage", 1)] = 100
     overlap: Annotated[int, FINE] = 0
 
@@ -112,7 +109,7 @@ class Fields(Options):
     text_field: str = "text"
     pair_field: str = ""
     label_field: str = "label"
-    label_separator: Annotated[str, NEWER] = ""
+    label_separator: str = ""
     id_field: Annotated[str, FINE] = ""
     group_field: str = ""
 
@@ -175,12 +172,6 @@ class Filters(Options):
         on = {"min_words": True, "jaccard": self.near_duplicates}
         on |= dict.fromkeys(("overlap_share", "passage_share", "ngram"), self.overlap)
         return {name: getattr(self, name) if is_on else None for name, is_on in on.items()}
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "Filters":
-        """Return the filters that have these `settings`."""
-        on = {name: value for name, value in settings.items() if value is not None}
-        return cls("jaccard" in on, "overlap_share" in on, **on)
 
 
 @dataclass(frozen=True)

@@ -18,21 +18,19 @@ def _read(name: str) -> dict[str, Any]:
     return tomllib.loads(files("tlm.settings").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _scales() -> dict[str, Values]:
-    scales = _read("scales.toml")
-    return {name: _values(scales, name) for name in scales}
+_SCALES = _read("scales.toml")
 
 
-def _values(scales: dict[str, Any], name: str) -> Values:
+def _values(name: str) -> Values:
     """The values of a scale: its own, and those of its base."""
-    own = scales[name]
-    base: Values = _values(scales, own["base"]) if "base" in own else {}
+    own = _SCALES[name]
+    base: Values = _values(own["base"]) if "base" in own else {}
     values = {section: {**base.get(section, {}), **own.get(section, {})} for section in SECTIONS}
     source = dict.fromkeys(SECTIONS, own["source"]) if "source" in own else base["source"]
     return {**values, "source": source}
 
 
-SCALES = _scales()
+SCALES = {name: _values(name) for name in _SCALES}
 PLAIN = "scierc"  # the task whose column the presets `small`, `medium` and `large` are
 
 
@@ -182,10 +180,6 @@ class Stage1(NamedTuple):
     internal_batches: int
     padded_tokens: int
 
-    def flops(self, parameters: float) -> float:
-        """Return the FLOPs by the paper's rule (section 4.1, Table 2): 6 · parameters · padded tokens."""
-        return 6 * parameters * self.padded_tokens
-
 
 def stage1_cost(preset: Preset) -> Stage1:
     """Return the size of stage 1 with external data; internal texts count as `model.max_length` tokens."""
@@ -194,3 +188,8 @@ def stage1_cost(preset: Preset) -> Stage1:
     external = train.steps - internal
     tokens = external * train.external_batch * train.external_length
     return Stage1(external, internal, tokens + internal * train.internal_batch * preset.model.max_length)
+
+
+def paper_flops(parameters: float, padded_tokens: int) -> float:
+    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, with padding to the full length."""
+    return 6 * parameters * padded_tokens

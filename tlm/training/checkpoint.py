@@ -29,6 +29,7 @@ from tlm.artifacts.stores.local import scratch_folder
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 from tlm.settings.options import Compute
+from tlm.settings.presets import paper_flops
 from tlm.settings.sections import Finetune, Train
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.model.encoder import write_tensors
@@ -79,17 +80,12 @@ class Curve:
         """Tokens, padded tokens and FLOPs of all steps, and the paper's estimate for a model of so many parameters."""
         tokens, padded, flops = map(sum, self.costs.T.tolist())
         paper = paper_flops(parameters, padded)
-        return {"tokens": tokens, "padded_tokens": padded, "flops": flops, "paper_flops": paper}
+        return {"tokens": tokens, "padded_tokens": padded, "flops": flops, "paper_flops": int(paper)}
 
     def write(self, draft: Draft, columns: dict[str, Any]) -> None:
         """Write `columns` (arrays of one row for each step, by name, in order) as curve.parquet."""
         pq.write_table(pa.table(columns), draft.folder / FILE, compression="zstd", row_group_size=1 << 20)
         draft.rows[FILE] = len(self.dev)
-
-
-def paper_flops(parameters: int, padded_tokens: int) -> int:
-    """The paper's estimate (section 4.1, Table 2): 6 · parameters · tokens, with padding to the full length."""
-    return 6 * parameters * padded_tokens
 
 
 class AdamW:

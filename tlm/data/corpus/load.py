@@ -14,7 +14,7 @@ from tlm.artifacts.artifact import Artifact, FileEntry, add_files, home, remove
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
 from tlm.data.corpus.plan import BUCKET, PART, SHARDS, Plan, make_plan, part_size
-from tlm.data.corpus.staging import STAGED_FILES, dedup_buckets, distinct, make, stage_parts, staged
+from tlm.data.corpus.staging import STAGED_FILES, dedup_buckets, distinct, make, repeats_in, stage_parts, staged
 from tlm.data.passages import GROUP_ROWS, GROUPS, Shards, numbered
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.files import Piece, RawFile, check_room, raw_files
@@ -68,15 +68,16 @@ def load_corpus(paths: list[str], *, layout: Layout = Layout(), max_rejected: in
 def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Rejects) -> None:
     """Load files that are one part only, without anything on the way that others could go on with."""
     check_room(files, draft.folder)
-    with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
-        stage = staged(Path(staging), files, layout, rejects)
+    with TemporaryDirectory(prefix="staging-", dir=draft.folder) as name:
+        folder = Path(name)
+        tables = staged(folder, files, layout, rejects)
         rejects.check()
         compare_corpus(rejects.read_by_file)
         shards = Shards(draft.folder, "passages")
-        for table in track(distinct(stage.tables, stage.path, stage.repeated()), "writing", None, "tables"):
+        for table in track(distinct(tables, folder.joinpath, repeats_in(folder)), "writing", None, "tables"):
             shards.add(numbered(table, shards.total))
         draft.rows = shards.close()
-    finish(draft, rejects, stage.count, sum(draft.rows.values()))
+    finish(draft, rejects, sum(tables.values()), sum(draft.rows.values()))
 
 
 PLAN: Final = "corpus-plan"
@@ -178,8 +179,8 @@ class Kept:
             if first < stop and end > start:
                 entries = {entry.logical: entry for entry in part.entries(STAGED_FILES)}
                 tables = {name: entry.rows or 0 for name, entry in entries.items()}
-                own = int(max(start - first, 0)), int(min(stop, end) - first)
-                yield from distinct(tables, lambda name: part.verified(entries[name]), self._rows(number), *own)  # noqa: B023
+                own = self._rows(number), start - first, stop - first
+                yield from distinct(tables, lambda name: part.verified(entries[name]), *own)  # noqa: B023
 
     def _rows(self, number: int) -> Ints:
         """The rows of a part that repeat an earlier text, ascending."""
@@ -203,7 +204,7 @@ def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
         for table in passages.read(doc, min(last * SHARD_ROWS, int(passages.offsets[-1]))):
             shards.add(numbered(table, doc))
             doc += len(table)
-        entries = add_files(home(plan.root, ()), f"corpus/{plan.key}", folder, shards.close())
+        entries = add_files(home(plan.root, ()), f"corpus/{plan.corpus.key}", folder, shards.close())
     draft.details["files"] = [entry.model_dump() for entry in entries]
 
 
@@ -229,7 +230,7 @@ def _write_published(draft: Draft, plan: Plan, max_rejected: int) -> None:
     rejects, staged = Rejects(max_rejected), 0
     for part in plan.all(PART):
         rows = pq.read_table(part.path(REJECTED_FILE))
-        rejects.take(rows, part.counts["read"], part.counts["by file"])
+        rejects.take(rows, part.counts["by file"])
         staged += part.details["passages"]
     rejects.check()
     compare_corpus(rejects.read_by_file)
@@ -240,7 +241,7 @@ def _write_published(draft: Draft, plan: Plan, max_rejected: int) -> None:
 
 def _written(plan: Plan) -> Iterator[FileEntry]:
     """List the shards, and raise Interrupted if one is gone."""
-    folder, lost = f"corpus/{plan.key}", 0
+    folder, lost = f"corpus/{plan.corpus.key}", 0
     store = home(plan.root, ())
     there = {stored.name for stored in store.list(f"{folder}/")}
     for shards in plan.all(SHARDS):
@@ -265,7 +266,7 @@ def _process_seconds(plan: Plan) -> float | None:
 
 def finish(draft: Draft, rejects: Rejects, staged: int, total: int) -> None:
     """Add the rejected rows and the counts."""
-    draft.counts |= {"read": rejects.read, "documents": rejects.read - len(rejects), "passages": total}
-    draft.counts["duplicates"] = staged - total
+    documents = rejects.read - len(rejects)
+    draft.counts = {"read": rejects.read, "documents": documents, "passages": total, "duplicates": staged - total}
     rejects.write(draft)
     draft.details["passages"] = total

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from itertools import chain
 from operator import add
 from typing import Any, Final
 
@@ -86,15 +85,10 @@ class Plan:
         return Recipe("corpus", STEP, VERSION, self.settings)
 
     @cached_property
-    def key(self) -> str:
-        """The key of the corpus."""
-        return self.corpus.key
-
-    @cached_property
     def _digest(self) -> str:
         """The digest of all that results on the way depend on, which is long where there are many parts."""
         pieces = [[number, *found] for number, found in self.pieces.items()]
-        return value_sha256([self.key, self.parts, self.buckets, pieces])
+        return value_sha256([self.corpus.key, self.parts, self.buckets, pieces])
 
     @property
     def layout(self) -> Layout:
@@ -126,7 +120,7 @@ class Plan:
     def all(self, kind: ArtifactKind) -> Iterator[Artifact]:
         """The results of a kind, in order. Raises InputError: one is not there."""
         numbers = self.numbers(kind)
-        return (_found(self.root, self.key, kind, number, self.recipe(kind, number).key) for number in numbers)
+        return (_found(self.root, self.corpus.key, kind, number, self.recipe(kind, number).key) for number in numbers)
 
 
 @lru_cache(maxsize=2048)  # each is needed for every bucket
@@ -172,7 +166,16 @@ def _too_large(file: RawFile, size: int) -> bool:
 
 def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
     """Return the files, with their pieces in the places of files that are cut."""
-    return list(chain.from_iterable(pieces_of(file, pieces.get(number, ())) for number, file in enumerate(files)))
+    found = []
+    for number, file in enumerate(files):
+        found += [_piece_of(file, piece) for piece in pieces.get(number, ())] or [file]
+    return found
+
+
+def _piece_of(file: RawFile, piece: Piece) -> RawFile:
+    """A piece as a file of its own. Of a remote file, only the piece is downloaded."""
+    locate = file.locate if file.locate_ranges is None else partial(file.locate_ranges, piece.ranges)
+    return replace(file, piece=piece, size=sum(stop - start for start, stop in piece.ranges), locate=locate)
 
 
 def part_size(files: Sequence[RawFile], least: int) -> int:
@@ -210,16 +213,6 @@ def cut(file: RawFile, size: int) -> list[Piece]:
     return list(_groups(file, size) if file.format == "parquet" else _lines(file, size))
 
 
-def pieces_of(file: RawFile, pieces: Sequence[Piece]) -> list[RawFile]:
-    """The pieces as files of their own, or the file if it is not cut. Of a remote file, only a piece is downloaded."""
-    found = []
-    for piece in pieces:
-        locate = file.locate if file.locate_ranges is None else partial(file.locate_ranges, piece.ranges)
-        size = sum(stop - start for start, stop in piece.ranges)
-        found.append(replace(file, piece=piece, size=size, locate=locate))
-    return found or [file]
-
-
 def _lines(file: RawFile, size: int) -> Iterator[Piece]:
     path, start, row = file.path, 0, 0
     with path.open("rb") as text:
@@ -246,13 +239,11 @@ def _groups(file: RawFile, size: int) -> Iterator[Piece]:
     spans, rows = list(map(_span, groups)), [group.num_rows for group in groups]
     footer = (max((stop for _, stop in spans), default=0), path.stat().st_size)
     first = 0
-    while first < len(spans):
-        last = first + 1
-        while last < len(spans) and sum(stop - start for start, stop in spans[first : last + 1]) <= size:
-            last += 1
-        ranges: Ranges = (*spans[first:last], footer)
-        yield Piece(first, last, sum(rows[:first]), ranges, file_sha256(path, ranges))
-        first = last
+    for last in range(1, len(spans) + 1):
+        if last == len(spans) or sum(stop - start for start, stop in spans[first : last + 1]) > size:
+            ranges: Ranges = (*spans[first:last], footer)
+            yield Piece(first, last, sum(rows[:first]), ranges, file_sha256(path, ranges))
+            first = last
 
 
 def _span(group: pq.RowGroupMetaData) -> tuple[int, int]:

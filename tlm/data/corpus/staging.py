@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
@@ -26,51 +28,48 @@ from tlm.settings.options import Layout
 
 ROWS = 10_000  # at a time
 STAGED_FILES = "staged-*.parquet"
+DIGESTS = "digests-{:03d}.bin"
 _RECORD = np.dtype([("digest", "S16"), ("row", "<i8")])
 
 
-class Stage:
-    """Rows with a column `text` in the files staged-00000.parquet… of a folder, and the digests of their texts.
+def stage(folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buckets: int = 64) -> dict[str, int]:
+    """Write rows to the files staged-00000.parquet… of a folder, and the digests of their texts to digests-000.bin….
 
-    Texts are the same if they are equal by `fold`. Their digests are distributed to the files digests-000.bin… by the
-    first two bytes, so that one file at a time can be sorted in memory.
+    Texts are the same if they are equal by `fold`. Their digests are distributed by the first two bytes, so that one
+    file at a time can be sorted in memory.
 
-    Attributes:
-        count: Number of rows.
-        tables: Number of rows by file.
-        digests: The files with the digests.
+    Args:
+        folder: Where the files are written.
+        rows: The rows.
+        schema: Their columns, with one called ``text``.
+        buckets: The number of files for digests, a power of two up to 65,536.
+
+    Returns:
+        The number of rows by file.
     """
+    rows, shards = iter(rows), Shards(folder, "staged", compression="lz4")
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / DIGESTS.format(bucket)).open("wb")) for bucket in range(buckets)]
+        while portion := list(islice(rows, ROWS)):
+            table = pa.table(list(zip(*portion, strict=True)), schema=schema)
+            _note(table["text"].to_pylist(), shards.total, files)
+            shards.add(table)
+    return shards.close()
 
-    def __init__(self, folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buckets: int = 64) -> None:
-        """Write all rows; `schema` has a column ``text``, and `buckets` is a power of two up to 65,536."""
-        self.count = 0
-        self.digests = [folder / f"digests-{bucket:03d}.bin" for bucket in range(buckets)]
-        self._folder = folder
-        rows, shards = iter(rows), Shards(folder, "staged", compression="lz4")
-        with ExitStack() as stack:
-            files = [stack.enter_context(path.open("wb")) for path in self.digests]
-            while portion := list(islice(rows, ROWS)):
-                table = pa.table(list(zip(*portion, strict=True)), schema=schema)
-                shards.add(table)
-                self._note(table["text"].to_pylist(), files)
-        self.tables = shards.close()
 
-    def _note(self, texts: Sequence[str], files: Sequence[BinaryIO]) -> None:
-        digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
-        records = np.empty(len(digests), _RECORD)
-        records["digest"], records["row"] = digests, np.arange(self.count, self.count + len(digests))
-        self.count += len(digests)
-        buckets = np.frombuffer(b"".join(digests), "<u2")[::8] % len(files)
-        for bucket in np.unique(buckets):
-            files[bucket].write(records[buckets == bucket].tobytes())
+def _note(texts: Sequence[str], first: int, files: Sequence[BinaryIO]) -> None:
+    """Write the digests of texts, whose rows are numbered from `first` on."""
+    digests = [hashlib.blake2b(fold(text).encode(), digest_size=16).digest() for text in texts]
+    records = np.empty(len(digests), _RECORD)
+    records["digest"], records["row"] = digests, np.arange(first, first + len(digests))
+    buckets = np.frombuffer(b"".join(digests), "<u2")[::8] % len(files)
+    for bucket in np.unique(buckets):
+        files[bucket].write(records[buckets == bucket].tobytes())
 
-    def path(self, name: str) -> Path:
-        """The path of one of `tables`."""
-        return self._folder / name
 
-    def repeated(self) -> Ints:
-        """The rows whose text an earlier row has, ascending."""
-        return np.sort(np.concatenate([repeated([path])[0] for path in self.digests]))
+def repeats_in(folder: Path) -> Ints:
+    """The rows of a stage whose text an earlier row has, ascending."""
+    return np.sort(np.concatenate([repeated([path])[0] for path in folder.glob("digests-*.bin")]))
 
 
 def repeated(bucket: Sequence[Path]) -> list[Ints]:
@@ -88,7 +87,7 @@ def repeated(bucket: Sequence[Path]) -> list[Ints]:
 
 
 def distinct(
-    tables: Mapping[str, int], path: Callable[[str], Path], repeats: Ints, start: int = 0, stop: int | None = None
+    tables: Mapping[str, int], path: Callable[[str], Path], repeats: Ints, start: int = 0, stop: float = inf
 ) -> Iterator[pa.Table]:
     """Stream staged rows from `start` to `stop`, without the repeated ones, at most 10,000 at a time.
 
@@ -97,30 +96,26 @@ def distinct(
         path: The path of a file; called only for the files that are needed.
         repeats: Which rows repeat an earlier one, ascending.
         start: How many of the others to leave out.
-        stop: After how many of the others to end; None: at the end.
+        stop: After how many of the others to end.
     """
     row = kept = 0
     for name, rows in tables.items():
         first, last = np.searchsorted(repeats, (row, row + rows))
-        end = kept + rows - int(last - first)
-        if end > start and (stop is None or kept < stop):
-            for table in _distinct(path(name), repeats[first:last] - row):
-                left = max(0, start - kept)
-                right = len(table) if stop is None else min(len(table), stop - kept)
-                if right > left:
-                    yield table.slice(left, right - left)
-                kept += len(table)
-        row, kept = row + rows, end
+        stays = np.ones(rows, np.bool_)
+        stays[repeats[first:last] - row] = False
+        numbers = kept - 1 + np.cumsum(stays)
+        row, kept = row + rows, kept + rows - int(last - first)
+        stays &= (start <= numbers) & (numbers < stop)
+        if stays.any():
+            yield from _filtered(path(name), stays)
 
 
-def _distinct(path: Path, repeats: Ints) -> Iterator[pa.Table]:
-    """Stream the rows of a file without the repeated ones."""
+def _filtered(path: Path, stays: NDArray[np.bool_]) -> Iterator[pa.Table]:
+    """Stream the rows of a file that stay."""
     with pq.ParquetFile(path) as table:
-        kept = np.ones(table.metadata.num_rows, np.bool_)
-        kept[repeats] = False
         for batch in table.iter_batches(ROWS, use_threads=False):  # threads keep memory of their own
-            yield pa.Table.from_batches([batch]).filter(pa.array(kept[: len(batch)]))
-            kept = kept[len(batch) :]
+            yield pa.Table.from_batches([batch]).filter(pa.array(stays[: len(batch)]))
+            stays = stays[len(batch) :]
 
 
 def make(
@@ -148,10 +143,12 @@ def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
     make(plan, PART, partial(_write_staged, max_rejected), numbers, "reading")
 
 
-def staged(folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64) -> Stage:
-    """Read files into a stage; rows that cannot be used go to `rejects`."""
+def staged(
+    folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64
+) -> dict[str, int]:
+    """Write the passages of files to a folder, as `stage` does; rows that cannot be used go to `rejects`."""
     found = read_all(files, layout.fields, rejects, partial(passages, layout))
-    return Stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
+    return stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
 
 
 def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> None:
@@ -159,11 +156,10 @@ def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> N
     with raw_files(plan.paths, together=False) as files:
         own = plan.files(files, number)
         check_room(own, draft.folder)
-        stage = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
-    draft.rows = stage.tables
+        draft.rows = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
     pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
     draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
-    draft.details["passages"] = stage.count
+    draft.details["passages"] = sum(draft.rows.values())
 
 
 def dedup_buckets(plan: Plan) -> None:
@@ -173,7 +169,7 @@ def dedup_buckets(plan: Plan) -> None:
 
 def _write_bucket(draft: Draft, plan: Plan, number: int) -> None:
     """Write the rows of each part that repeat an earlier text, and how many they are."""
-    parts = [(part, part.entries(f"digests-{number:03d}.bin")[0]) for part in plan.all(PART)]
+    parts = [(part, part.entries(DIGESTS.format(number))[0]) for part in plan.all(PART)]
     found = repeated([part.verified(entry) for part, entry in parts])
     for part, entry in parts:
         part.store.forget(f"{part.folder_name}/{entry.name}")

@@ -319,8 +319,8 @@ def _parquet(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
 
     Raises InputError: no such column, a value above 64 MiB, a decompression bomb; pa.ArrowException: a damaged file.
     """
-    size, first = 0, file.piece.row if file.piece else 0
-    number = first
+    size = done = 0
+    first = file.piece.row + 1 if file.piece else 1
     with pq.ParquetFile(file.path) as table:
         names = table.schema_arrow.names
         wanted, packed = list(dict.fromkeys([*fields, *(name for name in file.extra if name in names)])), file.size
@@ -329,12 +329,12 @@ def _parquet(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
         count = sum(table.metadata.row_group(group).num_rows for group in groups)
         together = _batch_rows(table, groups, wanted, file)
         for batch in table.iter_batches(together, list(groups), columns=wanted):
-            for row in _rows(batch):
-                number += 1
-                size += _length(row, f"{file.where}:{number}")
+            for row in _rows(batch, first + done):
+                size += _length(row, f"{file.where}:{row.line}")
                 check_growth(size, packed, file.where)
-                yield row._replace(line=number)
-            file.bytes_read = packed * (number - first) // count
+                yield row
+            done += batch.num_rows
+            file.bytes_read = packed * done // count
 
 
 def _batch_rows(table: pq.ParquetFile, groups: range, fields: Sequence[str], file: RawFile) -> int:
@@ -359,17 +359,18 @@ def _batch_rows(table: pq.ParquetFile, groups: range, fields: Sequence[str], fil
     return most
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[Record | Reject]:
+def _rows(batch: pa.RecordBatch, first: int) -> Iterator[Record | Reject]:
+    """Yield the rows of a batch, numbered from `first` on."""
     try:
-        yield from [Record(0, values) for values in _values(batch)]
+        yield from list(map(Record, itertools.count(first), _values(batch)))
     except (ValueError, OverflowError, pa.ArrowException):  # in some row of the batch: convert them one by one
         for index in range(batch.num_rows):
             try:
-                yield Record(0, _values(batch.slice(index, 1))[0])
+                yield Record(first + index, _values(batch.slice(index, 1))[0])
             except UnicodeDecodeError as error:
-                yield not_utf8(0, error)
+                yield not_utf8(first + index, error)
             except (ValueError, OverflowError, pa.ArrowException) as error:  # such as a date that Python lacks
-                yield Reject(0, "unreadable value", str(error))
+                yield Reject(first + index, "unreadable value", str(error))
 
 
 def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import io
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -117,9 +117,8 @@ def checked_text(value: str, field: str) -> str:
 _checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
 
 
-def unknown_field(where: str, field: str, known: Iterable[str]) -> InputError:
+def _unknown_field(where: str, field: str, names: Sequence[str]) -> InputError:
     """Return the error for a field that a file lacks; it lists the fields and suggests the most similar one."""
-    names = list(known)
     separator = next((mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]), None)
     close = difflib.get_close_matches(field, names, n=1)
     if separator:
@@ -133,7 +132,7 @@ def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> No
     """Raise InputError if a table with columns of these names lacks one of `fields`, or has it twice."""
     for field in fields:
         if field not in names:
-            raise unknown_field(where, field, names)
+            raise _unknown_field(where, field, names)
         if names.count(field) > 1:
             raise InputError(f"{where} has {names.count(field)} columns named '{field}'; rename all but one")
 
@@ -189,16 +188,16 @@ class Rejects:
 
     def table(self) -> pa.Table:
         """Return the rows set aside: file, line, reason, detail, and lines if one of them has several."""
-        columns = zip(*((file, *row) for file, row in self._rows), strict=True)
-        table = pa.table(list(columns) or [()] * len(REJECTED), schema=REJECTED)
+        rows = [{"file": file, **row._asdict()} for file, row in self._rows]
+        table = pa.Table.from_pylist(rows, schema=REJECTED)
         return table if self._count > len(table) else table.drop_columns(LINES)
 
-    def take(self, rows: pa.Table, read: int, read_by_file: Mapping[str, int]) -> None:
+    def take(self, rows: pa.Table, read_by_file: Mapping[str, int]) -> None:
         """Add what another part of the work has read and set aside, as its `table` and counts say."""
         taken = [(row.pop("file"), Reject(**row)) for row in rows.to_pylist()]
         self._rows += taken
         self._count += _total(taken)
-        self.read += read
+        self.read += sum(read_by_file.values())
         self.read_by_file.update(read_by_file)
 
     def write(self, draft: Draft) -> None:

@@ -164,7 +164,7 @@ INSPECTED_ROWS = 1000  # to find the column that was meant
 
 
 def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> bool:
-    """Decide whether the labels are numbers to predict.
+    """Decide whether the labels are numbers to predict; lists of labels (`has_several`) are not.
 
     With problem "auto" they are if all are numbers and at least one has a fractional part: 1, 2, 3 and 1.0, 2.0 are
     classes, 4.5, 2 and 3.25 are numbers to predict.
@@ -192,12 +192,10 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
     return False
 
 
-def has_several(examples: Sequence[Example], fields: Fields, problem: str) -> bool:
+def has_several(examples: Sequence[Example], problem: str) -> bool:
     """Decide whether a text may have several labels: all rows hold lists, which may be empty.
 
-    Raises:
-        InputError: some rows hold lists and others do not, `problem` is a regression, or, with "auto", two labels
-            differ in spelling only, or a column looks like text where labels are expected or the reverse.
+    Raises InputError: some rows hold lists and others do not, or `problem` is a regression.
     """
     listed = [example for example in examples if example.several is not None]
     if not listed:
@@ -210,10 +208,6 @@ def has_several(examples: Sequence[Example], fields: Fields, problem: str) -> bo
             f"{other.where}: label '{other.label}' is not a list, those of {len(listed):,} other rows are; give every "
             "text a list of its labels, which may be empty"
         )
-    if problem == "auto":
-        _check_texts(examples, fields)
-        _check_classes(examples, fields)
-        _check_spelling(examples)
     return True
 
 

@@ -266,5 +266,4 @@ def cross_decided(values: Array, gold: Array, group: NDArray[np.int64]) -> NDArr
 
 def _f1(counts: Floats) -> Floats:
     """F1 of right, gold and predicted labels, shape [3, n]; 0 where there are none."""
-    found: Floats = 2 * counts[0] / np.maximum(1, counts[1] + counts[2])
-    return found
+    return _ratio(2 * counts[0], counts[1] + counts[2])

@@ -56,12 +56,6 @@ def connected(twins: Sequence[str], groups: Sequence[str]) -> list[str]:
     return [names[part] for part in parts]
 
 
-def divided_groups(splits: Sequence[str], groups: Sequence[str]) -> set[str]:
-    """Return the groups that are in more than one split, of each example's split and group."""
-    uses = Counter(group for group, _ in set(zip(groups, splits, strict=True)))
-    return {group for group, count in uses.items() if count > 1}
-
-
 def draw(groups: Sequence[str], labels: Sequence[str], shares: Mapping[str, float], seed: int) -> list[str]:
     """Draw a split for each example so that no group is divided and train keeps every label; shape [n].
 

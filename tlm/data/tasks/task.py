@@ -21,7 +21,7 @@ from tlm.data.tasks import labelled
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, metric_for
-from tlm.data.tasks.splits import GROUP, SPLITS, divided, divided_groups, find_leaks, split_files
+from tlm.data.tasks.splits import GROUP, SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 from tlm.settings.options import Fields, Problem
@@ -38,9 +38,9 @@ def named_files(entry: TaskEntry, folder: str, found: Sequence[RawFile]) -> dict
     return split_files(folder, found, {split: f"{PREFIX}(?:{names})" for split, names in entry.files.items()})
 
 
-def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], id_field: str) -> Fields:
+def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], given: Fields) -> Fields:
     """Return the first of the task's column sets that its train file has; if it has none of them, the first."""
-    known = [Fields(**columns, id_field=id_field) for columns in entry.columns]
+    known = [replace(given, **columns) for columns in entry.columns]
     for fields in known:
         with suppress(InputError):
             check(files["train"][0], fields.wanted)
@@ -117,7 +117,7 @@ def load_task(
     with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found, more as texts:
         by_split = named_files(entry, files, found) if entry else _by_split(path, found)
         if entry and fields == Fields(id_field=fields.id_field, group_field=fields.group_field):
-            fields = replace(fitting_fields(entry, by_split, fields.id_field), group_field=fields.group_field)
+            fields = fitting_fields(entry, by_split, fields)
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
         for file in texts:
@@ -176,8 +176,8 @@ def _write(
         found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
         entry.compare(Counter(example.split for example in found), len({example.label for example in found}))
     asked = entry.problem if entry else settings.get("problem", "auto")
-    several = labelled.has_several(found, fields, asked)
-    regression = not several and labelled.is_regression(found, fields, asked)
+    several = labelled.has_several(found, asked)
+    regression = labelled.is_regression(found, fields, asked)
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     sizes = Counter(example.split for example in found)
@@ -233,12 +233,12 @@ def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[
                 f"warning: {split} has {size:,} of {drawn:,} examples, not {share:.0%}: groups of '{group_field}' that "
                 "have equal texts are not divided, and some are large"
             )
-    divided = divided_groups([example.split for example in found], [example.group for example in found])
+    uses = Counter(group for group, _ in {(example.group, example.split) for example in found})
+    divided = {group for group, count in uses.items() if count > 1}
     if divided:
-        groups = {example.group for example in found}
         tested = sum(example.split == "test" and example.group in divided for example in found)
         say(
-            f"warning: {len(divided):,} of {len(groups):,} groups of '{group_field}' are in more than one split, with "
+            f"warning: {len(divided):,} of {len(uses):,} groups of '{group_field}' are in more than one split, with "
             f"{tested:,} test examples; scores may be higher than they would be for new groups"
         )
     return len(divided)

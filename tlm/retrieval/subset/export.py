@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.corpus.staging import Stage
+from tlm.data.corpus.staging import repeats_in, stage
 from tlm.data.parallel import each
 from tlm.data.passages import GROUP_ROWS, SEVERAL, Shards, shard_passages, shards
 from tlm.data.ranges import Ints, offsets_of
@@ -232,14 +232,14 @@ def _write_imported(
 ) -> None:
     check_room(files, draft.folder)
     with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
+        folder = Path(staging)
         rows = read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field)))
-        stage = Stage(Path(staging), rows, STAGED)
+        paths = [folder / name for name in stage(folder, rows, STAGED)]
         rejects.check()
-        paths = [stage.path(name) for name in stage.tables]
         numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)
-        best = numbers["doc"].to_numpy(), numbers["rank"].to_numpy(), np.full(stage.count, judge.NO_SCORE, np.float32)
+        best = numbers["doc"].to_numpy(), numbers["rank"].to_numpy(), np.full(len(numbers), judge.NO_SCORE, np.float32)
         candidates = Candidates(files[0].where, lambda: collected(paths), *best)
-        verdicts = judge.judge(candidates, filters, {"": task} if task else {}, repeats=stage.repeated())
+        verdicts = judge.judge(candidates, filters, {"": task} if task else {}, repeats=repeats_in(folder))
         no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
         draft.details = {"arm": "bm25", "provenance": "imported"}
         write_subset(draft, verdicts, range(judge.SURPLUS), {"queries": no_queries})

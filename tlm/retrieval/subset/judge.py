@@ -157,7 +157,7 @@ def _remove_short_and_overlapping(
             rows = rows[verdicts.reason[rows] == KEPT]
             texts_of_task.remove_overlaps(verdicts, rows, as_compared.select(rows - start))
         if filters.near_duplicates:
-            ids.frombytes(words.ids.tobytes())
+            ids.frombytes(words.packed().ids.tobytes())
             lengths.append(words.lengths)
         start += len(words)
     if not filters.near_duplicates:

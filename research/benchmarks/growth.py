@@ -72,7 +72,7 @@ def step_side(length: int) -> Side:
     optimizer = AdamW(model, preset.train.weight_decay, preset.train.betas)
     words = np.random.default_rng(0).integers(5, vocabulary, (16, length))
     texts = Texts(Ragged.of(words.tolist()), None, length, special)
-    masking = Masking(preset.train.mask_share, vocabulary, special.mask, special.ids)
+    masking = Masking(preset.train.mask_share, vocabulary, special)
 
     def steps(count: int) -> Cost:
         with Stopwatch() as watch:

@@ -52,7 +52,7 @@ def masked_batch(pair: bool = False, equal: bool = False, count: int = 7):
 
     texts = Texts(Ragged.of(some()), Ragged.of(some()) if pair else None, 48, SPECIAL)
     plain = collate(texts, np.arange(count), np.arange(count) % 3)
-    return Masking(0.3, VOCABULARY, SPECIAL.mask, SPECIAL.ids)(plain, generator(0, MASK, 0))
+    return Masking(0.3, VOCABULARY, SPECIAL)(plain, generator(0, MASK, 0))
 
 
 def evenly_masked_batch():
@@ -197,7 +197,7 @@ def test_a_target_is_learned_by_squared_error():
 def test_nothing_to_predict_is_no_loss_and_no_nan():
     model = made("modernbert")
     texts = Texts(Ragged.of([[], []]), None, 48, SPECIAL)
-    empty = Masking(0.15, VOCABULARY, 4, SPECIAL.ids)(collate(texts, np.arange(2)), generator(0, MASK, 0))
+    empty = Masking(0.15, VOCABULARY, SPECIAL)(collate(texts, np.arange(2)), generator(0, MASK, 0))
     loss = external_loss(model, to_device(empty, CPU)).total
     loss.backward()
     assert loss.item() == 0

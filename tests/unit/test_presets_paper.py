@@ -135,7 +135,7 @@ def kept_for_backward(name: str, layers: int, rows: int, length: int) -> int:
     words = np.random.default_rng(0).integers(5, vocabulary, (rows, length)).tolist()
     texts = Texts(Ragged.of(words), None, length, special)
     plain = collate(texts, np.arange(rows), np.zeros(rows, dtype=np.int64))
-    batch = Masking(0.15, vocabulary, special.mask, special.ids)(plain, generator(0, MASK, 0))
+    batch = Masking(0.15, vocabulary, special)(plain, generator(0, MASK, 0))
     weights, kept = {one.untyped_storage().data_ptr() for one in model.parameters()}, {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Snapshots
 from tlm.training.classification import Classification, begin, carry_out
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import Batch, External, Interleaving, collate
+from tlm.training.input.batches import Batch, External, Interleaving
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, distillation_loss
@@ -67,15 +67,8 @@ class Distillation(Classification):
         index = self.mixture.index(step)
         if not self.mixture.is_internal(step):
             return self.external.batch(index, self.answers)
-        return collate(self.examples.texts, self.train_rows[self.order.rows(index)], self.answers[-1])
+        return self.stream.batch(index, self.answers[-1])
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """The losses of a part of that batch."""
         return distillation_loss(self.model, inputs, self.temperature)
-
-    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
-        """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
-        tokens, full, flops = super().costs(step, batch)
-        if not self.mixture.is_internal(step):
-            full = len(batch.lengths) * self.external.length(self.mixture.index(step))
-        return tokens, full, flops

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -183,24 +184,12 @@ class State:
         optimizer = AdamW(model, settings.weight_decay, settings.betas, settings.epsilon)
         return cls(model, optimizer, Curve(steps, next(model.parameters()).device))
 
-    def write(self, folder: Path) -> None:
-        """Write the state into `folder`, as safetensors and JSON."""
-        _write(folder, *self._parts())
-
     def copied(self, copies: dict[str, Tensor]) -> Callable[[Path], None]:
         """Copy the state to the memory of this machine. Returns what writes the copy into a folder.
 
         Args:
             copies: An earlier copy, or nothing yet. Its memory is used again, as taking new memory is slow.
         """
-        tensors, facts = self._parts()
-        for name, value in tensors.items():
-            if name not in copies:
-                copies[name] = torch.empty_like(value, device="cpu")
-            copies[name].copy_(value.detach())
-        return lambda folder: _write(folder, copies, facts)
-
-    def _parts(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for name, moments in self.optimizer.moments.items():
             tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
@@ -209,10 +198,19 @@ class State:
         if self.best is not None:
             tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
             facts |= {"best_step": self.best.step, "best_score": self.best.score}
-        return tensors, facts
+        for name, value in tensors.items():
+            if name not in copies:
+                copies[name] = torch.empty_like(value, device="cpu")
+            copies[name].copy_(value.detach())
+
+        def write(folder: Path) -> None:
+            write_tensors(copies, folder / TENSORS)
+            (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+        return write
 
     def read(self, folder: Path) -> None:
-        """Take the state that `write` wrote."""
+        """Take the state that was written into a folder."""
         tensors, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
         self.model.load_state_dict(_under("model", tensors))
         for key, value in _under("optimizer", tensors).items():
@@ -229,18 +227,17 @@ class State:
 
         Only rank 0 has the curve and the best weights.
         """
-        facts = group.broadcast_json({"step": self.step, "moments": list(self.optimizer.moments)})
-        self.step = facts["step"]
-        for name in facts["moments"]:
+        names = list(self.optimizer.parameters)
+        facts = torch.tensor([self.step, *(name in self.optimizer.moments for name in names)])
+        group.broadcast(facts)
+        self.step, *have_moments = facts.tolist()
+        moments = []
+        for name in compress(names, have_moments):
             self.optimizer.add_moments(name)
-        for tensors in (self.model.state_dict(), *(self.optimizer.moments[name] for name in facts["moments"])):
+            moments.append(self.optimizer.moments[name])
+        for tensors in (self.model.state_dict(), *moments):
             for name in sorted(tensors):
                 group.broadcast(tensors[name])
-
-
-def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, float]) -> None:
-    write_tensors(tensors, folder / TENSORS)
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -290,13 +287,11 @@ class Snapshots:
         self._begun = self._pool.submit(self._save, state.step, state.copied(self._copies), self.spending.total())
         self._next = time.monotonic() + self.every_seconds
 
-    def save(self, state: State) -> None:
-        """Save `state` now. Raises Interrupted if that fails (a full disk); the snapshot before this one is kept."""
-        self.wait()
-        self._save(state.step, state.write, self.spending.total())
-
     def wait(self) -> None:
-        """Wait until the save that was begun is done. Raises Interrupted if it has failed."""
+        """Wait until the save that was begun is done.
+
+        Raises Interrupted if it has failed (a full disk); the snapshot before that one is kept.
+        """
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()

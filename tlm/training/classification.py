@@ -25,18 +25,8 @@ from tlm.settings.sections import Finetune, Model
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import (
-    HELD_OUT,
-    LOW_RANK,
-    STAGE2,
-    Batch,
-    BatchOrder,
-    FlopCount,
-    Masking,
-    collate,
-    generator,
-    number,
-)
+from tlm.training.input import batches
+from tlm.training.input.batches import Batch, FlopCount, Masking, Stream, collate, generator, number
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.loop import Plan, fit
@@ -88,16 +78,15 @@ def masked_lm_loss(
     config = model.body.config
     examples = Examples.open(task, tokens, build.text_length(config), config.get(CUT, HEAD))
     texts, rows = examples.texts, examples.rows(split)
-    masking = Masking(MASK_SHARE, config["vocab_size"], texts.special.mask, texts.special.ids)
+    masking = Masking(MASK_SHARE, config["vocab_size"], texts.special)
     total, count = 0.0, 0
     for draw in range(MASK_DRAWS):
         for place, indices in enumerate(by_length(texts.lengths[rows])):
-            batch = masking(collate(texts, rows[indices]), generator(0, HELD_OUT, draw, place))
+            batch = masking(collate(texts, rows[indices]), generator(0, batches.HELD_OUT, draw, place))
             inputs = to_device(batch, torch_device)
             logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
-            assert inputs.targets is not None
             total += float(F.cross_entropy(logits.float(), inputs.targets, reduction="sum"))
-            count += batch.masked
+            count += batch.of_masked
     if count == 0:
         raise InputError(f"the {split} texts of {task.uri} have no token to predict; expected texts with words")
     return total / count
@@ -176,7 +165,7 @@ def carry_out(
         "evaluations": len(work.evaluated), "weights": settings.weights, "steps": plan.steps, "flops": cost["flops"],
         "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"], **about,
     }  # fmt: skip
-    text = _model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
+    text = _model_card({**recipe.inputs["task"].details, "train": len(work.stream.rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
 
 
@@ -260,9 +249,9 @@ class Classification:
     ) -> None:
         self.label, self.model, self.examples, self.metric = "stage 2", model, examples, metric
         self.shape, self.settings = shape, settings
-        self.train_rows, self.dev_rows = examples.rows("train"), examples.rows("dev")
-        self.order = BatchOrder(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
-        self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
+        self.stream = Stream(examples.texts, examples.rows("train"), settings.batch, seed, batches.STAGE2)
+        self.dev_rows = examples.rows("dev")
+        self.steps = settings.steps or max(1, round(settings.epochs * self.stream.per_epoch))
         self.cost = FlopCount(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
 
     @property
@@ -273,7 +262,7 @@ class Classification:
 
     def batch(self, step: int) -> Batch:
         """The batch of `step`."""
-        return collate(self.examples.texts, self.train_rows[self.order.rows(step)], self.examples.labels)
+        return self.stream.batch(step, self.examples.labels)
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """The losses of a part of that batch."""
@@ -281,9 +270,8 @@ class Classification:
 
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
-        full = len(batch.lengths) * self.examples.texts.max_length
         flops = self.cost.of(batch, tokens=False, classes=True) * NINTHS[self.settings.weights] // NINTHS["all"]
-        return batch.tokens, full, flops
+        return batch.tokens, batch.padded, flops
 
     def after(self, state: State) -> None:
         """Score dev at the steps planned for it, and keep the weights if they are the best so far."""
@@ -339,7 +327,7 @@ def train_only(body: Body, part: str, seed: int) -> None:
     for name, one in body.named_parameters():
         one.requires_grad = name.startswith(body.head_names) or (part == "bias" and name.endswith("bias"))
     if part == "lora":
-        random = torch.Generator().manual_seed(number(seed, LOW_RANK))
+        random = torch.Generator().manual_seed(number(seed, batches.LOW_RANK))
         for module in _projections(body):
             parametrize.register_parametrization(module, "weight", LowRank(module.weight, random))
     trained = {name: one.numel() for name, one in body.named_parameters() if one.requires_grad}

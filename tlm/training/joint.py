@@ -26,7 +26,7 @@ from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input import batches
-from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, Masking, collate, generator, number
+from tlm.training.input.batches import Batch, External, Interleaving, Masking, Stream, generator, number
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenizer import continuing
 from tlm.training.loop import Plan, fit
@@ -221,16 +221,14 @@ class Internal:
         name: Of the task.
         encoder: With the task's classification head.
         examples: All of the task's examples.
-        rows: Of the training examples.
-        order: In which order they go into batches.
+        stream: Of the training examples.
         cost: Counts the FLOPs of a batch.
     """
 
     name: str
     encoder: Encoder
     examples: Examples
-    rows: np.ndarray[Any, np.dtype[np.int64]]
-    order: BatchOrder
+    stream: Stream
     cost: batches.FlopCount
 
 
@@ -257,15 +255,15 @@ class Joint:
         self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
         self.tasks = []
         for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
-            config, rows = encoder.body.config, examples.rows("train")
-            stream = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
-            order = BatchOrder(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
+            config = encoder.body.config
+            own = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
+            stream = Stream(examples.texts, examples.rows("train"), preset.train.internal_batch, seed, own)
             cost = batches.FlopCount(preset.model, config["vocab_size"], len(config["id2label"]))
-            self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
+            self.tasks.append(Internal(name, encoder, examples, stream, cost))
         heads = [parameter for encoder in encoders for parameter in encoder.body.head_parameters()]
         self.stepped_outside = heads if preset.train.head_steps == "all" else []
-        special, vocab_size = self.tasks[0].examples.texts.special, encoders[0].body.config["vocab_size"]
-        self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids, continues)
+        vocab_size = encoders[0].body.config["vocab_size"]
+        self.masking = Masking(preset.train.mask_share, vocab_size, first.texts.special, continues)
 
     @property
     def mlm_only(self) -> bool:
@@ -281,11 +279,10 @@ class Joint:
     def batch(self, step: int) -> Batch:
         """The masked batch of `step`."""
         task, index = self.task(step), self.mixture.index(step)
-        if task is not None:
-            rows = task.rows[task.order.rows(index // len(self.tasks))]
-            plain = collate(task.examples.texts, rows, task.examples.labels)
-        else:
+        if task is None:
             plain = self.external.batch(index)
+        else:
+            plain = task.stream.batch(index // len(self.tasks), task.examples.labels)
         return self.masking(plain, generator(self.seed, batches.MASK, step))
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
@@ -300,15 +297,13 @@ class Joint:
 
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
-        task, rows = self.task(step), len(batch.lengths)
+        task = self.task(step)
         if task is None:
-            flops = self.tasks[0].cost.of(batch, tokens=True, classes=False)
-            return batch.tokens, rows * self.external.length(self.mixture.index(step)), flops
-        full = rows * task.examples.texts.max_length
+            return batch.tokens, batch.padded, self.tasks[0].cost.of(batch, tokens=True, classes=False)
         if self.settings.mask_internal or self.mlm_only:
-            return batch.tokens, full, task.cost.of(batch, tokens=True, classes=not self.mlm_only)
+            return batch.tokens, batch.padded, task.cost.of(batch, tokens=True, classes=not self.mlm_only)
         passes = (task.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
-        return 2 * batch.tokens, 2 * full, sum(passes)
+        return 2 * batch.tokens, 2 * batch.padded, sum(passes)
 
     def after(self, state: State) -> None:
         """Do nothing: stage 1 is not scored on dev."""

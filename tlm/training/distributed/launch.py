@@ -120,9 +120,9 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
     """Do as `produce` does, in a process that torchrun started: rank 0 publishes, the others help."""
     from tlm.training.distributed.group import joined
 
-    uri = finished(recipe, root) or ""
+    uri = finished(recipe, root)
     with joined() as group:
-        found = group.broadcast_json({"uri": uri})["uri"]  # one answer for all, even if it appeared in between
+        [found] = group.sum(group.first and uri is not None)  # one answer for all, even if it appeared in between
         if group.first:
             uri = _alone(recipe, root, write)
         elif not found:

@@ -57,7 +57,7 @@ class Inputs:
         labels: Class indices (int64) or targets (float32), [B]; a teacher's probabilities, or 0 and 1 for several
             labels (float32), [B, classes]; None for external data.
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
-        targets: The original ids of the tokens to predict, [M]; None if nothing is predicted.
+        targets: The original ids of the tokens to predict, [M].
         of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
     """
@@ -67,13 +67,13 @@ class Inputs:
     positions: Tensor
     queries: Tensor
     query_indices: Tensor
-    mask: Tensor | None
-    types: Tensor | None
-    labels: Tensor | None
-    corrupted: Tensor | None
-    targets: Tensor | None
+    targets: Tensor
     of_rows: int
     of_masked: int
+    mask: Tensor | None = None
+    types: Tensor | None = None
+    labels: Tensor | None = None
+    corrupted: Tensor | None = None
 
 
 def common_shape(model: Model, vocab_size: int) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def check_architecture(model: Model) -> None:
         ids, lengths, positions = torch.full((2, 8), _SMALL - 1), torch.tensor([8, 6]), torch.tensor([1, 13])
         mask = (torch.arange(8) < lengths[:, None])[:, None, None, :]
         queries, query_indices = torch.tensor([[0, 1], [8, 13]]), torch.tensor([1, 3])
-        texts = Inputs(ids, lengths, positions, queries, query_indices, mask, None, None, ids, ids[:, 0], 2, 2)
+        texts = Inputs(ids, lengths, positions, queries, query_indices, ids[:, 0], 2, 2, mask)
         with torch.random.fork_rng(devices=[]):
             trial = Encoder(ForeignBody({**config, "id2label": {"0": "a", "1": "b"}, "pad_token_id": 0}))
             trial(texts, texts.ids, tokens=True, classes=True)

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.produce import Draft, Recipe
+from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
-from tlm.training.checkpoint import Snapshots
 from tlm.training.classification import Classification, begin, carry_out
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input.batches import Batch, External, Interleaving
@@ -17,7 +17,7 @@ Targets = list[NDArray[np.float32]]
 
 
 def teach(
-    draft: Draft, recipe: Recipe, answers: Targets, settings: Finetune, device: str, snapshots: Snapshots
+    draft: Draft, recipe: Recipe, answers: Targets, settings: Finetune, compute: Compute, root: str | None
 ) -> None:
     """Train a student and write a `model`. Of several processes, the first one writes it.
 
@@ -27,8 +27,8 @@ def teach(
             and ``task_tokens``; with retrieved text ``subset_tokens``.
         answers: The teacher's answers: about the retrieved text, if there is any, and about the task.
         settings: The settings of stage 2.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
     """
     with ProcessGroup.current().in_turn():
         model, examples, shape = begin(recipe, settings)
@@ -36,7 +36,7 @@ def teach(
     work.label = f"a student of {recipe.settings['teacher']}, seed {recipe.settings['seed']}"
     teacher, passages = recipe.settings["teacher"], len(work.passages) if work.passages is not None else 0
     arm = recipe.inputs["checkpoint"].details["arm"]
-    carry_out(work, draft, recipe, device, snapshots, arm=arm, teacher=teacher, taught_passages=passages)
+    carry_out(work, draft, recipe, compute, root, arm=arm, teacher=teacher, taught_passages=passages)
     draft.details["chosen"] = {"teacher": teacher, "passages": passages}
 
 

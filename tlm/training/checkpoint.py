@@ -113,32 +113,23 @@ class AdamW:
     def step(self, lr: float) -> None:
         """Update the parameters that have a gradient, then drop all gradients."""
         for decays in (True, False):
-            group = {
-                name: parameter
-                for name, parameter in self.parameters.items()
-                if parameter.grad is not None and (parameter.ndim > 1) == decays
-            }
-            self._update(group, lr, self.weight_decay if decays else 0.0)
+            group = {name: one for name, one in self.parameters.items() if (one.ndim > 1) == decays}
+            gradients = {name: one.grad for name, one in group.items() if one.grad is not None}
+            moments = [self.moments_of(name) for name in gradients]
+            averages, squares, steps = ([one[key] for one in moments] for key in ("exp_avg", "exp_avg_sq", "step"))
+            how = {"lr": lr, "weight_decay": self.weight_decay if decays else 0.0, **self.how}
+            adamw([group[name] for name in gradients], [*gradients.values()], averages, squares, [], steps, **how)
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def _update(self, group: dict[str, nn.Parameter], lr: float, weight_decay: float) -> None:
-        for name in group:
-            self.add_moments(name)
-        gradients = [parameter.grad for parameter in group.values() if parameter.grad is not None]
-        averages, squares, steps = (
-            [self.moments[name][key] for name in group] for key in ("exp_avg", "exp_avg_sq", "step")
-        )
-        how = {"lr": lr, "weight_decay": weight_decay, **self.how}
-        adamw(list(group.values()), gradients, averages, squares, [], steps, **how)
-
-    def add_moments(self, name: str) -> None:
-        """Give a parameter moments of zero, if it has none yet."""
+    def moments_of(self, name: str) -> dict[str, Tensor]:
+        """The moments of a parameter, which are zero at first."""
         if name not in self.moments:
             parameter = self.parameters[name]
             step = torch.zeros((), dtype=torch.float32, device=parameter.device)
             averages = {average: torch.zeros_like(parameter) for average in ("exp_avg", "exp_avg_sq")}
             self.moments[name] = {"step": step, **averages}
+        return self.moments[name]
 
 
 TENSORS, FACTS = "state.safetensors", "state.json"
@@ -231,10 +222,7 @@ class State:
         facts = torch.tensor([self.step, *(name in self.optimizer.moments for name in names)])
         group.broadcast(facts)
         self.step, *have_moments = facts.tolist()
-        moments = []
-        for name in compress(names, have_moments):
-            self.optimizer.add_moments(name)
-            moments.append(self.optimizer.moments[name])
+        moments = [self.optimizer.moments_of(name) for name in compress(names, have_moments)]
         for tensors in (self.model.state_dict(), *moments):
             for name in sorted(tensors):
                 group.broadcast(tensors[name])

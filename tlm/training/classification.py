@@ -21,7 +21,9 @@ from tlm.data.tasks.metrics import THRESHOLDS, dev_score, fitted_thresholds
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY, further_text
+from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
+from tlm.shallow.folder import config_of
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
@@ -92,22 +94,22 @@ def masked_lm_loss(
     return total / count
 
 
-def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, device: str, snapshots: Snapshots) -> None:
+def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, compute: Compute, root: str | None) -> None:
     """Fine-tune and write a `model`. Of several processes, the first one writes it.
 
     Args:
         draft: Where to write.
         recipe: What is trained: arm and seed, and the artifacts ``checkpoint``, ``task`` and ``task_tokens``.
         settings: The settings of stage 2.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
     """
     with ProcessGroup.current().in_turn():
         model, examples, shape = begin(recipe, settings)
     metric = recipe.inputs["task"].details["metric"]
     work = Classification(model, examples, shape, settings, metric, recipe.settings["seed"])
     work.label = f"stage 2, {recipe.settings['arm']}, seed {recipe.settings['seed']}"
-    carry_out(work, draft, recipe, device, snapshots)
+    carry_out(work, draft, recipe, compute, root)
 
 
 def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]:
@@ -122,7 +124,7 @@ def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]
 
 
 def carry_out(
-    work: "Classification", draft: Draft, recipe: Recipe, device: str, snapshots: Snapshots, **about: object
+    work: "Classification", draft: Draft, recipe: Recipe, compute: Compute, root: str | None, **about: object
 ) -> None:
     """Train to the end and write the weights that are best on dev. Of several processes, the first one writes.
 
@@ -130,16 +132,16 @@ def carry_out(
         work: The work, whose model is not on the device yet.
         draft: Where to write.
         recipe: What is trained, as `fine_tune` takes it.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
         about: More for the model card.
     """
-    torch_device, settings = torch.device(resolve_device(device)), work.settings
+    torch_device, settings = torch.device(resolve_device(compute.place)), work.settings
     facts = {name: recipe.settings[name] for name in ("arm", "seed")}
     work.model.to(torch_device)
     plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
     state = State.fresh(work.model.body, settings, plan.steps)
-    fit(state, work, plan, snapshots, torch_device)
+    fit(state, work, plan, Snapshots(recipe, root, compute, draft.spending), torch_device)
     if not ProcessGroup.current().first:
         return
     assert state.best is not None
@@ -218,7 +220,7 @@ def _passages(arm: str, known: dict[str, str]) -> str:
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:
     """The checkpoint's encoder, with a fresh head for this task or with its own head for it."""
     folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
-    config = build.with_dropout(build.load_config(folder), settings.dropout)
+    config = build.with_dropout(config_of(folder), settings.dropout)
     own = build.with_task(config, examples.classes, name, examples.marks, several=examples.several)
     if not settings.reset_head and not tasks:
         if any(own[key] != config[key] for key in ("id2label", "problem_type")):

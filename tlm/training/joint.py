@@ -19,7 +19,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import Ints
 from tlm.progress import say
+from tlm.settings.options import Compute
 from tlm.settings.sections import Model, Preset
+from tlm.shallow.folder import config_of
 from tlm.shallow.models import one_thread
 from tlm.shallow.static import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
@@ -39,7 +41,7 @@ MOST_TOKENS = 20_000_000  # of more, texts at even distances are read: memory an
 SMALLEST = 1e-6  # share of the largest spread below which a dimension is noise
 
 
-def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, snapshots: Snapshots) -> None:
+def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, compute: Compute, root: str | None) -> None:
     """Train and write a `checkpoint`. Of several processes, the first one writes it.
 
     `train-multitask` also writes the heads of all tasks (``heads.safetensors``; the model folder has the first task's),
@@ -51,12 +53,12 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
             ``task_tokens-1`` and so on of further tasks; ``subset_tokens`` (left out in the task-only arm); ``start``,
             a checkpoint to begin with (optional).
         preset: All settings. Of the model, the recipe's own settings count.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
     """
     inputs, facts = recipe.inputs, {name: recipe.settings[name] for name in ("arm", "seed")}
     preset = preset.model_copy(update={"model": Model.model_validate(recipe.settings["model"])})
-    torch_device, group, seed = torch.device(resolve_device(device)), ProcessGroup.current(), facts["seed"]
+    torch_device, group, seed = torch.device(resolve_device(compute.place)), ProcessGroup.current(), facts["seed"]
     multi_task = recipe.step == "train-multitask"
     with group.in_turn():
         tasks = _open_tasks(inputs, preset.model)
@@ -75,7 +77,7 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
     state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
-    fit(state, work, plan, snapshots, torch_device)
+    fit(state, work, plan, Snapshots(recipe, root, compute, draft.spending), torch_device)
     if group.first:
         for encoder, examples in zip(encoders, tasks.values(), strict=True):
             build.to_units(encoder, examples.scale)
@@ -113,7 +115,7 @@ def _encoders(
         special = Special.of(tokens.input("tokenizer"))
         base = build.make_config(preset.model, tokens.details["vocab_size"], special, None, "")
     else:
-        base = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
+        base = build.with_dropout(config_of(start.path("model")), preset.model.dropout)
     configs = [build.with_task(base, one.classes, name, one.marks, several=one.several) for name, one in tasks.items()]
     encoders = build_together(configs, seed, device)
     if start is not None:

@@ -186,9 +186,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.terminate()
         _wait(child, END_SECONDS)
-    if child.poll() is None:
-        child.kill()  # which ends its processes too
-        child.wait()
+    child.kill()  # which ends its processes too; nothing if it has ended
+    child.wait()
 
 
 def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:

@@ -13,6 +13,7 @@ from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.data.ranges import CUT, HEAD
 from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS
 from tlm.settings.sections import Model
+from tlm.shallow.folder import CONFIG, config_of
 from tlm.training.input.located import MLM_HEAD as MLM_HEAD
 from tlm.training.input.texts import Scale, Special
 from tlm.training.model.bert import BertBody
@@ -20,7 +21,7 @@ from tlm.training.model.encoder import Body, Encoder, LayeredBody, common_shape,
 from tlm.training.model.modernbert import ModernBertBody
 
 HEADS = "heads.safetensors"  # of several tasks
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS = "model.safetensors"
 # In config.json: the length that task texts are cut to (the model may have more positions), and the marks around the
 # spans that are put first in each text.
 TEXT_LENGTH = "tlm_text_length"
@@ -109,15 +110,9 @@ def _body(config: dict[str, Any]) -> Body:
     return ForeignBody(config)
 
 
-def load_config(folder: Path) -> dict[str, Any]:
-    """The config of a model folder."""
-    config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    return config
-
-
 def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
     """The model in `folder`. Its MLM head comes from the file `mlm_head`, or is fresh."""
-    model = build(load_config(folder), seed=0)
+    model = build(config_of(folder), seed=0)
     load_weights(model, folder)
     if mlm_head is not None:
         load_mlm_head(model, mlm_head)

@@ -122,12 +122,8 @@ class Body(nn.Module):
     @property
     def output(self) -> nn.Linear:
         """The last layer of the classification head, which has a bias in all architectures."""
-        *_, last = (
-            part
-            for name, part in self.named_modules()
-            if isinstance(part, nn.Linear) and f"{name}.".startswith(self.head_names)
-        )
-        return last
+        head = (part for name, part in self.named_modules() if f"{name}.".startswith(self.head_names))
+        return [part for part in head if isinstance(part, nn.Linear)][-1]
 
     @abstractmethod
     def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:

@@ -37,7 +37,9 @@ def stopped(preset: str, root: str, ahead: bool) -> Cost:
     from tlm.training.model import build
 
     settings = resolve(preset)
-    config = build.make_config(settings.model, settings.tokenizer.vocab_size, Special(0, 1, 2, 3, 4), ["a", "b"], "x")
+    config = build.with_task(
+        build.make_config(settings.model, settings.tokenizer.vocab_size, Special(0, 1, 2, 3, 4)), ["a", "b"], "x"
+    )
     state = State.fresh(build.build(config, seed=0), settings.train, 1000)
     for name in state.optimizer.parameters:
         state.optimizer.moments_of(name)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from tests.toys import ragged
 from tlm.data.ranges import offsets_of
 from tlm.training.input.batches import MASK, ORDER, Batch, Masking, Stream, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
@@ -28,7 +29,7 @@ def library() -> Tokenizer:
 
 
 def texts(rows: list[list[int]], second: list[list[int]] | None = None, max_length: int = 64) -> Texts:
-    return Texts(Ragged.of(rows), None if second is None else Ragged.of(second), max_length, PAD_TO_MASK)
+    return Texts(ragged(rows), None if second is None else ragged(second), max_length, PAD_TO_MASK)
 
 
 def many(count: int, seed: int = 0) -> Texts:

@@ -37,7 +37,7 @@ def loaded(root: Path, kind: str, **settings: object) -> Artifact:
 def answers(start: Artifact) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits of words at masked places, and of classes, of the training texts."""
     model = build.load(start.path("model"), start.path(build.MLM_HEAD)).eval()
-    for weights in model.body.head_parameters():  # which are random: the same for all
+    for weights in model.body.classification_head().parameters():  # which are random: the same for all
         torch.nn.init.normal_(weights, generator=torch.Generator().manual_seed(1))
     examples = Examples.open(start.input("task"), start.input("task_tokens"), 48)
     batch, special = collate(examples.texts, np.arange(12)), examples.texts.special

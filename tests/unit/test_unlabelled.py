@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tiny import write_tiny
+from tests.toys import ragged
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.examples import examples, read_splits, texts_in
@@ -24,7 +25,7 @@ from tlm.retrieval.subset.export import export
 from tlm.settings.options import Fields
 from tlm.training.input.batches import EXTERNAL, External, Stream
 from tlm.training.input.batches import UNLABELLED as NUMBER
-from tlm.training.input.texts import Ragged, Special, Texts
+from tlm.training.input.texts import Special, Texts
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import finetune, train, train_multitask
 
@@ -171,7 +172,7 @@ def test_several_tasks_together_refuse_them(tiny: Path, tmp_path: Path) -> None:
 
 def texts(count: int, start: int, longest: int) -> Texts:
     rows = [[start + number] * (1 + number % 3) for number in range(count)]
-    return Texts(Ragged.of(rows), None, longest, Special(0, 1, 2, 3, 4))
+    return Texts(ragged(rows), None, longest, Special(0, 1, 2, 3, 4))
 
 
 def read_by(external: External, batches: int) -> list[list[int]]:

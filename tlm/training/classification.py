@@ -160,12 +160,10 @@ def carry_out(
     draft.details = {**facts, "best_step": state.best.step, "best_dev": state.best.score, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}
     draft.run |= run_facts(torch_device, settings.precision)
-    shape, stage1 = work.shape, recipe.inputs["checkpoint"].details["cost"]
     card = {
-        **facts, "architecture": shape.architecture, "max_length": shape.max_length, "cut": shape.cut,
-        "marks": work.examples.marks, "best": state.best.score, "best_step": state.best.step,
-        "evaluations": len(work.evaluated), "weights": settings.weights, "steps": plan.steps, "flops": cost["flops"],
-        "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"], **about,
+        **facts, "shape": work.shape, "marks": work.examples.marks, "weights": settings.weights, "best": state.best,
+        "evaluations": len(work.evaluated), "cost": cost, **about,
+        "stage1": recipe.inputs["checkpoint"].details["cost"],
     }  # fmt: skip
     text = _model_card({**recipe.inputs["task"].details, "train": len(work.stream.rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
@@ -176,18 +174,18 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
 
     Args:
         task: Details of the task artifact, and ``train``: how many training examples.
-        facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, cut, best, best_step,
-            evaluations, weights (of `Finetune`), steps, flops, stage1_steps, stage1_flops; marks, where spans are put
-            first in each text; of a student, teacher and taught_passages.
+        facts: What stage 2 knows: arm, seed, parameters; shape, the model's; marks, where spans are put first in each
+            text; weights (of `Finetune`); best, a `Best`, and the number of evaluations; cost of this stage and of
+            stage1; of a student, teacher and taught_passages.
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
     marks = [list(pair) for pair in facts["marks"]]
     start = "published" if facts["arm"].startswith((PLM, f"{PUBLISHED}-")) else "scratch"
-    before = " after it was trained on with more text (stage 1)" if facts["stage1_steps"] else ""
+    before = " after it was trained on with more text (stage 1)" if facts["stage1"]["steps"] else ""
     filled = {
         "knows": texts["knows"][start],
         "origin": texts["origin"][start].format(before=before, **facts),
-        "ends": texts["ends"] if facts["cut"] == HEAD_TAIL else "",
+        "ends": texts["ends"] if facts["shape"].cut == HEAD_TAIL else "",
         "preparation": texts["preparation"].format(marks=marks) if marks else "",
         "several": texts["several"] if task["problem"] == SEVERAL else "",
         "kind": "regressor" if task["problem"] == "regression" else "classifier",
@@ -232,11 +230,10 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     model = build.build(own, seed)
     build.load_encoder(model, folder)
     if not settings.reset_head:
-        labels = [(task["name"], task["labels"]) for task in tasks]
-        indices = [index for index, found in enumerate(labels) if found == (name, examples.classes)]
-        if not indices:
+        known, wanted = [(task["name"], task["labels"]) for task in tasks], (name, examples.classes)
+        if wanted not in known:
             raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set {RESET}")
-        build.load_head(model, checkpoint.path(build.HEADS), indices[0])
+        build.load_head(model, checkpoint.path(build.HEADS), known.index(wanted))
         build.to_standardised(model, examples.scale)
     return model
 

@@ -113,7 +113,7 @@ def _encoders(
     start, tokens = inputs.get("start"), inputs["task_tokens"]
     if start is None:
         special = Special.of(tokens.input("tokenizer"))
-        base = build.make_config(preset.model, tokens.details["vocab_size"], special, None, "")
+        base = build.make_config(preset.model, tokens.details["vocab_size"], special)
     else:
         base = build.with_dropout(config_of(start.path("model")), preset.model.dropout)
     configs = [build.with_task(base, one.classes, name, one.marks, several=one.several) for name, one in tasks.items()]
@@ -209,10 +209,7 @@ class Together(nn.Module):
     def __init__(self, encoders: list[Encoder]) -> None:
         super().__init__()
         self.first = encoders[0]
-        self.heads = nn.ModuleList(
-            nn.ModuleList(encoder.body.get_submodule(name.removesuffix(".")) for name in encoder.body.head_names)
-            for encoder in encoders[1:]
-        )
+        self.heads = nn.ModuleList(encoder.body.classification_head() for encoder in encoders[1:])
 
 
 @dataclass(frozen=True)
@@ -254,6 +251,7 @@ class Joint:
         self.label, self.settings, self.seed = "stage 1", preset.train, seed
         first = next(iter(tasks.values()))
         self.external = External(passages, (first.texts, first.without_label()), preset.train.external_batch, seed)
+        self.mlm_only = preset.train.rho2 == "inf"  # internal batches then have no classification loss
         self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
         self.tasks = []
         for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
@@ -262,15 +260,10 @@ class Joint:
             stream = Stream(examples.texts, examples.rows("train"), preset.train.internal_batch, seed, own)
             cost = batches.FlopCount(preset.model, config["vocab_size"], len(config["id2label"]))
             self.tasks.append(Internal(name, encoder, examples, stream, cost))
-        heads = [parameter for encoder in encoders for parameter in encoder.body.head_parameters()]
+        heads = [one for encoder in encoders for one in encoder.body.classification_head().parameters()]
         self.stepped_outside = heads if preset.train.head_steps == "all" else []
         vocab_size = encoders[0].body.config["vocab_size"]
         self.masking = Masking(preset.train.mask_share, vocab_size, first.texts.special, continues)
-
-    @property
-    def mlm_only(self) -> bool:
-        """Whether internal batches have no classification loss."""
-        return self.settings.rho2 == "inf"
 
     def task(self, step: int) -> Internal | None:
         """The task whose batch an internal step takes; None for an external step."""

@@ -267,11 +267,9 @@ def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
 
 def _lock(path: Path, held: ExitStack) -> bool:
     """Whether the file could be locked until the end of `held`."""
-    file = path.open("a")
+    file = held.enter_context(path.open("a"))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
         return False
-    held.callback(file.close)
     return True

@@ -30,14 +30,11 @@ TEXT_LENGTH = "tlm_text_length"
 _OWN: dict[str, type[LayeredBody]] = {"bert": BertBody, "modernbert": ModernBertBody}
 
 
-def make_config(
-    model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str, marks: Marks = ()
-) -> dict[str, Any]:
-    """Return the config.json of a model for a task; `labels`, `name` and `marks` as `with_task` takes them."""
+def make_config(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
+    """Return the config.json of a model that has no task yet: see `with_task`."""
     ids = {"pad_token_id": special.pad, "cls_token_id": special.cls, "sep_token_id": special.sep}
     others = {"bos_token_id": None, "eos_token_id": None, "dtype": "float32", **reading(model)}
-    config = {**_shape(model, vocab_size, special), **ids, **others}
-    return with_task(with_dropout(config, model.dropout), labels, name, marks)
+    return with_dropout({**_shape(model, vocab_size, special), **ids, **others}, model.dropout)
 
 
 def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:

@@ -115,15 +115,14 @@ class Body(nn.Module):
     head_names: tuple[str, ...]
     config: dict[str, Any]
 
-    def head_parameters(self) -> list[nn.Parameter]:
-        """The parameters of the classification head."""
-        return [parameter for name, parameter in self.named_parameters() if name.startswith(self.head_names)]
+    def classification_head(self) -> nn.ModuleList:
+        """The modules of the classification head."""
+        return nn.ModuleList(self.get_submodule(name.removesuffix(".")) for name in self.head_names)
 
     @property
     def output(self) -> nn.Linear:
         """The last layer of the classification head, which has a bias in all architectures."""
-        head = (part for name, part in self.named_modules() if f"{name}.".startswith(self.head_names))
-        return [part for part in head if isinstance(part, nn.Linear)][-1]
+        return [part for part in self.classification_head().modules() if isinstance(part, nn.Linear)][-1]
 
     @abstractmethod
     def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:

@@ -7,7 +7,6 @@ the tokens to predict, so that no other logits are computed.
 
 import inspect
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -186,11 +185,11 @@ class _StandIn(nn.Module):
 
     def __init__(self, base: Any) -> None:
         super().__init__()
-        self._real = SimpleNamespace(base=base)
+        self.__dict__["_real"] = base  # so that it is no submodule
         self.output: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_real"].base, name)
+        return getattr(self.__dict__["_real"], name)
 
     def forward(self, *_: Any, **__: Any) -> Any:
         """The given output."""

@@ -67,14 +67,8 @@ class Curve:
         return float(total[-1])
 
     def tensors(self) -> dict[str, Tensor]:
-        """The record as tensors, for a snapshot."""
-        return {"losses": self.losses, "costs": torch.from_numpy(self.costs), "dev": torch.from_numpy(self.dev)}
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take the record from the tensors of a snapshot."""
-        self.losses.copy_(tensors["losses"])
-        self.costs[:] = tensors["costs"].numpy()
-        self.dev[:] = tensors["dev"].numpy()
+        """The record as tensors, which share its memory."""
+        return {name: torch.as_tensor(values) for name, values in vars(self).items()}
 
     def cost(self, parameters: int) -> dict[str, int]:
         """Tokens, padded tokens and FLOPs of all steps, and the paper's estimate for a model of so many parameters."""
@@ -206,9 +200,9 @@ class State:
         self.model.load_state_dict(_under("model", tensors))
         for key, value in _under("optimizer", tensors).items():
             name, _, moment = key.rpartition(".")
-            device = self.optimizer.parameters[name].device
-            self.optimizer.moments.setdefault(name, {})[moment] = value.to(device)
-        self.curve.restore(_under("curve", tensors))
+            self.optimizer.moments_of(name)[moment].copy_(value)
+        for name, value in self.curve.tensors().items():
+            value.copy_(tensors[f"curve.{name}"])
         self.step = facts["step"]
         if "best_step" in facts:
             self.best = Best(facts["best_step"], facts["best_score"], _under("best", tensors))
@@ -254,8 +248,8 @@ class Snapshots:
             if step is not None:
                 state.read(folder)
                 spent = self.progress.run(step).get("spent")
-                known = None if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
-                self.spending.before = UNKNOWN if known is None else known
+                before = UNKNOWN if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
+                self.spending.before = before
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:

@@ -94,14 +94,10 @@ def memory_advice(settings: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
-            raise
-        raise InputError(f"the device's memory is too small for a step; {settings}") from None
-
-
-def _is_memory(error: Exception) -> bool:
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or "allocate memory" in str(error) or "not enough memory" in str(error)
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if known or any(words in str(error) for words in ("allocate memory", "not enough memory")):
+            raise InputError(f"the device's memory is too small for a step; {settings}") from None
+        raise
 
 
 def run_facts(device: torch.device, precision: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, nearest, reason
+from tlm.settings.options import Range
 from tlm.training.input.located import HERE, model_folder
 from tlm.training.input.texts import Ragged
 from tlm.training.input.tokenize import tokenize
@@ -201,10 +202,8 @@ def build_tokenizer(
             return adopt_tokenizer(folder, root)
     if kind not in SMALLEST:
         raise InputError(f"kind '{kind}' is unknown{nearest(kind, SMALLEST)}")
-    if vocab_size < SMALLEST[kind]:
-        raise InputError(f"vocab_size is {vocab_size}; expected at least {SMALLEST[kind]} for {kind}")
-    if sample < 0:
-        raise InputError(f"sample is {sample}; expected 0 (the task's training texts alone) or more passages")
+    Range(f"at least {SMALLEST[kind]} for {kind}", SMALLEST[kind]).check("vocab_size", vocab_size)
+    Range("0 (the task's training texts alone) or more passages", 0).check("sample", sample)
     settings = {"kind": kind, "vocab_size": vocab_size, "sample": sample, "lower_case": lower_case}
     recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings, inputs=sources)
     return produce(recipe, root, _train, sources, kind, vocab_size, sample, lower_case)

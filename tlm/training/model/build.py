@@ -128,10 +128,7 @@ def load_weights(model: Encoder, folder: Path) -> None:
 
 def load_encoder(model: Encoder, folder: Path) -> None:
     """Load the weights from `folder`, except the classification head, which may have other classes."""
-    head = model.body.head_names
-    own = {name: value for name, value in model.body.state_dict().items() if name.startswith(head)}
-    stored = {name: value for name, value in load_file(folder / WEIGHTS).items() if not name.startswith(head)}
-    model.body.load_state_dict({**stored, **own})
+    model.body.load_state_dict({**load_file(folder / WEIGHTS), **model.body.head_state()})
 
 
 def to_units(model: Encoder, scale: Scale | None) -> None:
@@ -187,17 +184,13 @@ def save_mlm_head(model: Encoder, path: Path) -> None:
 
 def save_heads(models: Sequence[Encoder], path: Path) -> None:
     """Write the classification heads of several tasks' models, as ``<index>.<name>``."""
-    heads = {
-        f"{index}.{name}": value
-        for index, model in enumerate(models)
-        for name, value in model.body.state_dict().items()
-        if name.startswith(model.body.head_names)
-    }
+    heads: dict[str, torch.Tensor] = {}
+    for index, model in enumerate(models):
+        heads |= {f"{index}.{name}": value for name, value in model.body.head_state().items()}
     write_tensors(heads, path)
 
 
 def load_head(model: Encoder, path: Path, index: int) -> None:
     """Load the classification head that `save_heads` wrote for model number `index`."""
     stored = load_file(path)
-    names = [name for name in model.body.state_dict() if name.startswith(model.body.head_names)]
-    model.body.load_state_dict({name: stored[f"{index}.{name}"] for name in names}, strict=False)
+    model.body.load_state_dict({name: stored[f"{index}.{name}"] for name in model.body.head_state()}, strict=False)

@@ -119,6 +119,10 @@ class Body(nn.Module):
         """The modules of the classification head."""
         return nn.ModuleList(self.get_submodule(name.removesuffix(".")) for name in self.head_names)
 
+    def head_state(self) -> dict[str, Tensor]:
+        """The part of the state that is the classification head's."""
+        return {name: value for name, value in self.state_dict().items() if name.startswith(self.head_names)}
+
     @property
     def output(self) -> nn.Linear:
         """The last layer of the classification head, which has a bias in all architectures."""

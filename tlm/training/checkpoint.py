@@ -248,8 +248,9 @@ class Snapshots:
             if step is not None:
                 state.read(folder)
                 spent = self.progress.run(step).get("spent")
-                before = UNKNOWN if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
-                self.spending.before = before
+                self.spending.before = (
+                    UNKNOWN if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
+                )
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:

@@ -48,18 +48,18 @@ def to_device(batch: Batch, device: torch.device) -> Inputs:
     habits = tuning(device)
     batch = batch.widened(habits.length_multiple)
 
-    def to_there(array: NDArray[Any]) -> Tensor:
+    def copied(array: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(array)
         # torch keeps page-locked memory for the next batch, and does not reuse it before the copy is done
         return (tensor.pin_memory() if habits.pinned else tensor).to(device, non_blocking=True)
 
     queries, indices = batch.queries()
     arrays = {**vars(batch), "queries": queries, "query_indices": indices}
-    moved = {name: to_there(array) for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    tensors = {name: copied(array) for name, array in arrays.items() if isinstance(array, np.ndarray)}
     mask = None
     if batch.tokens < batch.ids.size:
-        mask = (torch.arange(batch.ids.shape[1], device=device) < moved["lengths"][:, None])[:, None, None, :]
-    return Inputs(**moved, mask=mask, of_rows=batch.of_rows, of_masked=batch.of_masked)
+        mask = (torch.arange(batch.ids.shape[1], device=device) < tensors["lengths"][:, None])[:, None, None, :]
+    return Inputs(**tensors, mask=mask, of_rows=batch.of_rows, of_masked=batch.of_masked)
 
 
 def has_bf16(device: torch.device) -> bool:

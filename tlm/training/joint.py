@@ -62,9 +62,8 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, compute: Compute
     multi_task = recipe.step == "train-multitask"
     with group.in_turn():
         tasks = _open_tasks(inputs, preset.model)
-        passages = None
-        if "subset_tokens" in inputs:
-            passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
+        subset = inputs.get("subset_tokens")
+        passages = Texts.open(subset, preset.train.external_length) if subset is not None else None
         encoders = _encoders(inputs, tasks, preset, seed, torch_device)
         if preset.train.embeddings == PPMI_SVD and "start" not in inputs and group.first:
             _begin_with_vectors(encoders[0], _sources(tasks, passages))

@@ -237,7 +237,7 @@ def adopt_tokenizer(path: Path, root: str | None) -> str:
 
 
 def _content(file: Path) -> bytes:
-    """That of a ``tokenizer.json``; of an older model, made from its vocab.txt, or vocab.json and merges.txt."""
+    """The content of a ``tokenizer.json``, made from an older model's vocab.txt, or vocab.json and merges.txt."""
     if file.is_file():
         return file.read_bytes()
     if not (file.parent / "config.json").exists():

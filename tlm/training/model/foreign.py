@@ -118,9 +118,7 @@ class ForeignBody(Body):
         given = {"input_ids": ids, "attention_mask": None if inputs.mask is None else inputs.mask[:, 0, 0].long()}
         types = {"token_type_ids": inputs.types} if self._typed and inputs.types is not None else {}
         output = self._base(**given, **types)
-        states = None
-        if tokens:
-            states = output[0].flatten(0, 1).index_select(0, inputs.positions)
+        states = output[0].flatten(0, 1).index_select(0, inputs.positions) if tokens else None
         return states, self._classes(output, **given) if classes else None
 
     def embedding(self) -> Tensor:

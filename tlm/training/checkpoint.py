@@ -247,10 +247,8 @@ class Snapshots:
             step = self.progress.latest(folder)
             if step is not None:
                 state.read(folder)
-                spent = self.progress.run(step).get("spent")
-                self.spending.before = (
-                    UNKNOWN if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
-                )
+                spent = self.progress.run(step).get("spent", UNKNOWN)
+                self.spending.before = {name: Amount(*pair) for name, pair in spent.items()}
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:

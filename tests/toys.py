@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.training.input.texts import Ragged
 
 Skill = float | dict[str, float]
 COST = {"steps": 400, "tokens": 360_000, "padded_tokens": 380_000, "flops": 4 * 10**13, "paper_flops": 5 * 10**13}
@@ -234,6 +235,12 @@ class World:
         }
 
 
+def ragged(rows: Sequence[Sequence[int]]) -> Ragged:
+    """Lists of ids, copied."""
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return Ragged(np.array([i for row in rows for i in row], dtype=np.int64), offsets)
+
+
 def make_corpus(root: Path, texts: list[str]) -> str:
     """A corpus of these passages."""
 
@@ -266,7 +273,7 @@ def random_model(
     special = Special.of(vocabulary)
 
     def write(draft: Draft) -> None:
-        config = build.make_config(shape, vocabulary.details["vocab_size"], special, labels, "toy")
+        config = build.with_task(build.make_config(shape, vocabulary.details["vocab_size"], special), labels, "toy")
         encoder = build.build(config, seed=3)
         with torch.no_grad():
             for parameter in encoder.body.parameters():

@@ -68,11 +68,12 @@ def step_side(length: int) -> Side:
 
     preset = presets.resolve("pocket", [f"model.max_length={length}", f"train.external_length={length}"])
     special, vocabulary = Special(0, 1, 2, 3, 4), preset.tokenizer.vocab_size
-    model = build.build(build.make_config(preset.model, vocabulary, special, ["a", "b"], "growth"), seed=0)
+    config = build.with_task(build.make_config(preset.model, vocabulary, special), ["a", "b"], "growth")
+    model = build.build(config, seed=0)
     optimizer = AdamW(model, preset.train.weight_decay, preset.train.betas)
     words = np.random.default_rng(0).integers(5, vocabulary, (16, length))
-    texts = Texts(Ragged.of(words.tolist()), None, length, special)
-    masking = Masking(preset.train.mask_share, vocabulary, special.mask, special.ids)
+    texts = Texts(Ragged(words.ravel(), np.arange(17) * length), None, length, special)
+    masking = Masking(preset.train.mask_share, vocabulary, special)
 
     def steps(count: int) -> Cost:
         with Stopwatch() as watch:

@@ -97,7 +97,7 @@ def write_model(tokenizer: str, task: str, folder: Path) -> None:
     vocabulary, labelled = Artifact.open(tokenizer, "tokenizer"), Artifact.open(task, "task")
     shape, special = presets.resolve("pocket").model, Special.of(vocabulary)
     size, name = int(vocabulary.details["vocab_size"]), labelled.details["name"]
-    config = build.make_config(shape, size, special, classes_of(labelled), name)
+    config = build.with_task(build.make_config(shape, size, special), classes_of(labelled), name)
     build.save(build.build(config, seed=0), folder, vocabulary.path("tokenizer"))
 
 

@@ -15,7 +15,7 @@ MINUTES, MOST_SHARE = 5.0, 0.01
 
 
 def run(quick: bool) -> list[Result]:
-    """The pause, and what writing takes without a copy."""
+    """The pause for a copy, and the time until it is stored."""
     preset = QUICK if quick else PRESET
     with TemporaryDirectory(dir=folder()) as place:
         sides = {name: child(stopped, preset, place, name == "ours") for name in ("ours", "write it at once")}
@@ -37,17 +37,20 @@ def stopped(preset: str, root: str, ahead: bool) -> Cost:
     from tlm.training.model import build
 
     settings = resolve(preset)
-    config = build.make_config(settings.model, settings.tokenizer.vocab_size, Special(0, 1, 2, 3, 4), ["a", "b"], "x")
+    config = build.with_task(
+        build.make_config(settings.model, settings.tokenizer.vocab_size, Special(0, 1, 2, 3, 4)), ["a", "b"], "x"
+    )
     state = State.fresh(build.build(config, seed=0), settings.train, 1000)
     for name in state.optimizer.parameters:
-        state.optimizer.add_moments(name)
+        state.optimizer.moments_of(name)
     shutil.rmtree(Path(root, "progress"), ignore_errors=True)
     snapshots = Snapshots(Recipe("checkpoint", "benchmark", 1, {}), root, Compute(save_minutes=MINUTES))
-    if ahead:
-        snapshots.begin(state)  # the first one takes memory, which the others use again
-        snapshots.wait()
+    snapshots.begin(state)  # the first one takes memory, which the others use again
+    snapshots.wait()
     began, cpu = time.perf_counter(), time.process_time()
-    (snapshots.begin if ahead else snapshots.save)(state)
+    snapshots.begin(state)
+    if not ahead:
+        snapshots.wait()
     cost = Cost(time.perf_counter() - began, time.process_time() - cpu)
     snapshots.wait()
     return cost

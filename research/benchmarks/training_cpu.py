@@ -98,13 +98,9 @@ class Bench:
         self.passages = Texts.open(material.subset_tokens, preset.train.external_length)
         tokenizer = Artifact.open(material.tokenizer)
         self.tokenizer = PreTrainedTokenizerFast.from_pretrained(tokenizer.path("tokenizer"))
-        self.config = build.make_config(
-            preset.model,
-            vocab_size or material.task_tokens.details["vocab_size"],
-            self.examples.texts.special,
-            self.examples.classes,
-            "benchmark",
-        )
+        vocab_size = vocab_size or material.task_tokens.details["vocab_size"]
+        plain = build.make_config(preset.model, vocab_size, self.examples.texts.special)
+        self.config = build.with_task(plain, self.examples.classes, "benchmark")
         train, finetune = preset.train, preset.finetune
         self.batch = {EXTERNAL: train.external_batch, INTERNAL: train.internal_batch, STAGE2: finetune.batch}[kind]
         texts = self.passages if kind == EXTERNAL else self.examples.texts

@@ -12,8 +12,8 @@ Change = Callable[[Any], None]
 
 def unsorted(work: Any) -> None:
     """Texts go into batches as they are shuffled."""
-    for order in (*(order for _, _, order in work.external.sources), work.tasks[0].order):
-        order.lengths = np.zeros_like(order.lengths)
+    for stream in (*work.external.sources, work.tasks[0].stream):
+        stream.lengths = np.zeros_like(stream.lengths)
 
 
 def full_length(work: Any) -> None:
@@ -22,14 +22,14 @@ def full_length(work: Any) -> None:
 
     def batch(step: int) -> Any:
         found = made(step)
-        texts = work.tasks[0].examples.texts if work.mixture.is_internal(step) else work.external.sources[0][0]
+        texts = work.tasks[0].examples.texts if work.mixture.is_internal(step) else work.external.sources[0].texts
         width = found.ids.shape[1]
 
         def padded(values: Any, filler: int) -> Any:
             more = ((0, 0), (0, texts.max_length - width))
             return None if values is None else np.pad(values, more, constant_values=filler)
 
-        row, column = np.divmod(found.predicted, width)
+        row, column = np.divmod(found.positions, width)
         return replace(
             found, ids=padded(found.ids, texts.special.pad), corrupted=padded(found.corrupted, texts.special.pad),
             types=padded(found.types, 0), positions=row * texts.max_length + column,

@@ -38,7 +38,7 @@ class Halfway(Unsaved):
 
     def begin(self, state: Any) -> None:
         """Keep the state."""
-        state.write(self.folder)
+        state.copied({})(self.folder)
 
 
 def losses(bench: Bench, snapshots: Unsaved | None = None) -> Losses:

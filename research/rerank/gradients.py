@@ -83,20 +83,19 @@ def moved(weights: dict[str, Tensor], gradient: Gradient, factor: float) -> Iter
 
 def _losses(model: Encoder, texts: Texts, device: torch.device, seed: int, label: str) -> NDArray[np.float64]:
     """The mean masked-LM loss of each text over its masked tokens, [n]."""
-    masking = Masking(MASK_SHARE, model.body.config["vocab_size"], texts.special.mask, texts.special.ids)
+    masking = Masking(MASK_SHARE, model.body.config["vocab_size"], texts.special)
     total, count = np.zeros(len(texts)), np.zeros(len(texts))
     batches = list(by_length(texts.lengths))
     model.eval()
     for number, rows in enumerate(track(batches, label, len(batches), "batches")):
         for draw in range(DRAWS):
             batch = masking(collate(texts, rows), generator(seed, HELD_OUT, draw, number))
-            if not batch.masked:
+            if not batch.of_masked:
                 continue
             inputs = to_device(batch, device)
             logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
-            assert inputs.targets is not None
             found = F.cross_entropy(logits, inputs.targets, reduction="none").cpu().numpy()
-            of_row = batch.predicted // batch.ids.shape[1]
+            of_row = batch.positions // batch.ids.shape[1]
             total[rows] += np.bincount(of_row, found, minlength=len(rows))
             count[rows] += batch.masked_by_row()
     return total / np.maximum(count, 1)

@@ -55,7 +55,7 @@ def test_texts_are_padded_to_what_the_model_takes(works):
     plain, changed = works
     without.full_length(changed)
     ours, other = plain.batch(0), changed.batch(0)
-    texts = plain.tasks[0].examples.texts if plain.mixture.is_internal(0) else plain.external.sources[0][0]
+    texts = plain.tasks[0].examples.texts if plain.mixture.is_internal(0) else plain.external.sources[0].texts
     assert ours.ids.shape[1] < other.ids.shape[1] == texts.max_length
     assert other.corrupted.ravel()[other.positions].tolist() == ours.corrupted.ravel()[ours.positions].tolist()
 
@@ -72,16 +72,16 @@ def test_batches_of_any_lengths_have_each_text_once(works):
     plain, changed = works
     without.unsorted(changed)
 
-    def order_of(work: Any) -> Any:
-        return work.tasks[0].order if work.mixture.is_internal(0) else work.external.sources[0][2]
+    def stream_of(work: Any) -> Any:
+        return work.tasks[0].stream if work.mixture.is_internal(0) else work.external.sources[0]
 
+    texts = stream_of(plain).texts
     rows, lengths = [], []
     for work in works:
-        order = order_of(work)
-        batches = [order.rows(place) for place in range(order.per_epoch)]
+        stream = stream_of(work)
+        batches = [stream.rows_of(place) for place in range(stream.per_epoch)]
         rows.append(np.sort(np.concatenate(batches)))
-        texts = order_of(plain).lengths
-        lengths.append(sum(int(texts[batch].max()) * len(batch) for batch in batches))
+        lengths.append(sum(int(texts.lengths[batch].max()) * len(batch) for batch in batches))
     assert rows[0].tolist() == rows[1].tolist() == list(range(len(rows[0])))
     assert lengths[1] > lengths[0]
 

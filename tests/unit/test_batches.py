@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tlm.training.input.batches import MASK, ORDER, Batch, BatchOrder, Masking, collate, generator, split
+from tests.toys import ragged
+from tlm.data.ranges import offsets_of
+from tlm.training.input.batches import MASK, ORDER, Batch, Masking, Stream, collate, generator, split
 from tlm.training.input.texts import Ragged, Special, Texts
 from tlm.training.input.tokenizer import SPECIAL, with_layout
 
@@ -27,7 +29,7 @@ def library() -> Tokenizer:
 
 
 def texts(rows: list[list[int]], second: list[list[int]] | None = None, max_length: int = 64) -> Texts:
-    return Texts(Ragged.of(rows), None if second is None else Ragged.of(second), max_length, PAD_TO_MASK)
+    return Texts(ragged(rows), None if second is None else ragged(second), max_length, PAD_TO_MASK)
 
 
 def many(count: int, seed: int = 0) -> Texts:
@@ -63,10 +65,17 @@ def test_rows_and_labels_go_together():
     batch = collate(texts([[5], [6, 6], [7]]), np.array([2, 0]), labels)
     assert batch.ids.tolist() == [[2, 7, 3], [2, 5, 3]]
     assert batch.labels.tolist() == [12, 10]
-    assert (batch.tokens, batch.of_rows, batch.masked) == (6, 2, 0)
+    assert (batch.tokens, batch.of_rows, batch.of_masked) == (6, 2, 0)
+    assert batch.padded == 2 * 64
 
 
 # ---- order
+
+
+def stream(lengths: np.ndarray, size: int, seed: int, number: int) -> Stream:
+    """Of texts of these lengths, special tokens included; they have no content."""
+    empty = Ragged(np.zeros(0, np.int64), offsets_of(lengths - 2))
+    return Stream(Texts(empty, None, 64, PAD_TO_MASK), np.arange(len(lengths)), size, seed, number)
 
 
 @settings(max_examples=40)
@@ -82,18 +91,18 @@ def test_the_order_is_that_of_lists_of_64_bit_rows(rows, size, epoch):
         chunk = chunk[np.argsort(lengths[chunk], kind="stable")]
         batches += np.array_split(chunk, -(-len(chunk) // size))
     expected = [batches[place] for place in random.permutation(len(batches))]
-    order = BatchOrder(lengths, size, seed=2, stream=1)
-    found = [order.rows(epoch * order.per_epoch + place) for place in range(order.per_epoch)]
+    order = stream(lengths, size, seed=2, number=1)
+    found = [order.rows_of(epoch * order.per_epoch + place) for place in range(order.per_epoch)]
     assert [batch.tolist() for batch in found] == [batch.tolist() for batch in expected]
     assert {batch.dtype for batch in found} == {np.dtype(np.int64)}
 
 
 def test_an_order_takes_few_bytes_a_row():
     rows = 200_000
-    order = BatchOrder(np.random.default_rng(0).integers(3, 50, rows).astype(np.int32), 16, seed=0, stream=0)
+    order = stream(np.random.default_rng(0).integers(3, 50, rows), 16, seed=0, number=0)
     tracemalloc.start()
     try:
-        order.rows(0)
+        order.rows_of(0)
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -110,13 +119,13 @@ CONTINUES = np.arange(VOCABULARY) >= 35
 @pytest.fixture(scope="module", params=[None, CONTINUES], ids=["tokens", "words"])
 def masked(request: pytest.FixtureRequest) -> Batch:
     batch = collate(many(4000), np.arange(4000))
-    return Masking(0.15, VOCABULARY, PAD_TO_MASK.mask, PAD_TO_MASK.ids, request.param)(batch, generator(0, MASK, 0))
+    return Masking(0.15, VOCABULARY, PAD_TO_MASK, request.param)(batch, generator(0, MASK, 0))
 
 
 def test_masks_have_bert_s_shares(masked):
     ordinary = (masked.ids >= 5).sum()
-    assert masked.masked / ordinary == pytest.approx(0.15, abs=0.005)
-    assert masked.of_masked == masked.masked
+    assert masked.of_masked / ordinary == pytest.approx(0.15, abs=0.005)
+    assert masked.of_masked == len(masked.positions) == len(masked.targets)
     now = masked.corrupted.ravel()[masked.positions]
     assert (now == PAD_TO_MASK.mask).mean() == pytest.approx(0.8, abs=0.015)
     kept = (now == masked.targets).mean()  # the 10 % kept, and a replacement that happens to be the same
@@ -143,7 +152,7 @@ def test_the_rest_is_as_it_was(masked):
 def test_the_pieces_of_a_word_are_predicted_together(rows, seed):
     """And have one fate: where one is masked, all are."""
     batch = collate(texts(rows), np.arange(len(rows)))
-    masked = Masking(0.5, VOCABULARY, 4, PAD_TO_MASK.ids, CONTINUES)(batch, np.random.default_rng(seed))
+    masked = Masking(0.5, VOCABULARY, PAD_TO_MASK, CONTINUES)(batch, np.random.default_rng(seed))
     chosen = np.zeros(batch.ids.shape, dtype=bool)
     chosen.ravel()[masked.positions] = True
     follows = CONTINUES[batch.ids[:, 1:]] & (batch.ids[:, :-1] >= 5)
@@ -152,7 +161,7 @@ def test_the_pieces_of_a_word_are_predicted_together(rows, seed):
 
 
 def test_masks_are_a_function_of_seed_and_step():
-    masking = Masking(0.15, VOCABULARY, 4, PAD_TO_MASK.ids)
+    masking = Masking(0.15, VOCABULARY, PAD_TO_MASK)
     batch = collate(many(50), np.arange(50))
     same, again = (masking(batch, generator(7, MASK, 3)).corrupted for _ in range(2))
     assert np.array_equal(same, again)
@@ -164,7 +173,7 @@ def test_masks_are_a_function_of_seed_and_step():
 @settings(deadline=None, max_examples=40)
 def test_queries_are_each_text_s_first_token_and_what_is_to_be_predicted_of_it(rows, seed):
     batch = collate(texts(rows), np.arange(len(rows)))
-    batch = Masking(0.3, VOCABULARY, 4, PAD_TO_MASK.ids)(batch, np.random.default_rng(seed))
+    batch = Masking(0.3, VOCABULARY, PAD_TO_MASK)(batch, np.random.default_rng(seed))
     queries, places = batch.queries()
     width = batch.ids.shape[1]
     assert queries[:, 0].tolist() == [row * width for row in range(len(rows))]
@@ -176,14 +185,14 @@ def test_queries_are_each_text_s_first_token_and_what_is_to_be_predicted_of_it(r
 
 
 def test_texts_without_words_have_nothing_to_predict():
-    batch = Masking(0.15, VOCABULARY, 4, PAD_TO_MASK.ids)(collate(texts([[], []]), np.arange(2)), generator(0, MASK, 0))
-    assert batch.masked == 0
+    batch = Masking(0.15, VOCABULARY, PAD_TO_MASK)(collate(texts([[], []]), np.arange(2)), generator(0, MASK, 0))
+    assert batch.of_masked == 0
     assert np.array_equal(batch.corrupted, [[2, 3], [2, 3]])
 
 
 @given(st.integers(1, 12), st.integers(1, 15))
 def test_parts_make_up_the_batch(rows, parts):
-    whole = Masking(0.3, VOCABULARY, 4, PAD_TO_MASK.ids)(
+    whole = Masking(0.3, VOCABULARY, PAD_TO_MASK)(
         collate(many(20), np.arange(rows), np.arange(20)), generator(0, MASK, 0)
     )
     pieces = split(whole, parts)
@@ -193,4 +202,4 @@ def test_parts_make_up_the_batch(rows, parts):
     assert np.array_equal(np.concatenate([piece.targets for piece in pieces]), whole.targets)
     for piece in pieces:
         assert np.array_equal(piece.ids.ravel()[piece.positions], piece.targets)
-        assert (piece.of_rows, piece.of_masked) == (rows, whole.masked)
+        assert (piece.of_rows, piece.of_masked) == (rows, whole.of_masked)

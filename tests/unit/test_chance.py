@@ -91,7 +91,7 @@ def test_the_held_out_loss_is_a_mean_over_eight_masks(start, examples):
     whole = build.load(start.path("model"), start.path(build.MLM_HEAD)).eval()
     read = Examples.open(held_out, tokens, build.text_length(whole.body.config))
     special, test = read.texts.special, read.rows("test")
-    masking = Masking(0.15, whole.body.config["vocab_size"], special.mask, special.ids)
+    masking = Masking(0.15, whole.body.config["vocab_size"], special)
     longest_first = test[np.argsort(-read.texts.lengths[test], kind="stable")]
     sums, counts = [], []
     for draw in range(8):
@@ -99,7 +99,7 @@ def test_the_held_out_loss_is_a_mean_over_eight_masks(start, examples):
         inputs = to_device(batch, torch.device("cpu"))
         logits, _ = whole(inputs, inputs.corrupted, tokens=True, classes=False)
         sums.append(float(F.cross_entropy(logits, inputs.targets, reduction="sum")))
-        counts.append(batch.masked)
+        counts.append(batch.of_masked)
     assert len(set(sums)) == 8
     assert masked_lm_loss(start, held_out, "test", "cpu") == pytest.approx(sum(sums) / sum(counts), rel=1e-6)
     assert sums[0] / counts[0] != pytest.approx(sum(sums) / sum(counts), rel=1e-3)

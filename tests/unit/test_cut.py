@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.published import write_bert
-from tests.toys import Row, make, save
+from tests.toys import Row, make, ragged, save
 from tests.toys_training import GLUE, SMALL, TOPICS, checkpoint, model, rows, task, tokenizer
 from tests.unit.test_batches import PAD_TO_MASK, ids, library
 from tlm.artifacts.artifact import Artifact
@@ -25,7 +25,7 @@ from tlm.serving.distill import distill
 from tlm.serving.export_onnx import export_onnx
 from tlm.settings.options import Compute
 from tlm.training.input.batches import collate
-from tlm.training.input.texts import Examples, Ragged, Texts
+from tlm.training.input.texts import Examples, Texts
 from tlm.training.stages import load_model, train
 
 BOTH = f"model.cut={HEAD_TAIL}"
@@ -43,8 +43,8 @@ def cut(text: list[Any], count: int) -> list[Any]:
 def test_training_and_prediction_keep_the_same_beginning_and_end(texts, max_length, pair):
     """Of a pair, as many tokens of each text as without the setting."""
     first, second = ([row[place] for row in texts] for place in (0, 1))
-    of_pair = Ragged.of(second) if pair else None
-    read = Texts(Ragged.of(first), of_pair, max_length, PAD_TO_MASK, HEAD_TAIL)
+    of_pair = ragged(second) if pair else None
+    read = Texts(ragged(first), of_pair, max_length, PAD_TO_MASK, HEAD_TAIL)
     batch = collate(read, np.arange(len(texts)))
     counts = zip(*(one.tolist() for one in read.kept(np.arange(len(texts)))), strict=True)
     expected = [
@@ -52,7 +52,7 @@ def test_training_and_prediction_keep_the_same_beginning_and_end(texts, max_leng
         for (a, b), (of_a, of_b) in zip(texts, counts, strict=True)
     ]
     assert [row[:length].tolist() for row, length in zip(batch.ids, batch.lengths, strict=True)] == expected
-    assert batch.lengths.tolist() == Texts(Ragged.of(first), of_pair, max_length, PAD_TO_MASK).lengths.tolist()
+    assert batch.lengths.tolist() == Texts(ragged(first), of_pair, max_length, PAD_TO_MASK).lengths.tolist()
     assert batch.lengths.max() <= max_length
     written = [tuple(" ".join(map(str, one)) for one in row) for row in texts]
     given_texts = written if pair else [one for one, _ in written]

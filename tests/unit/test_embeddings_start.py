@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.toys import ragged
 from tests.toys_training import checkpoint, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.shallow.static import cooccurrences, ppmi
 from tlm.training import joint
 from tlm.training import joint as subject
-from tlm.training.input.texts import Ragged, Special, Texts
+from tlm.training.input.texts import Special, Texts
 from tlm.training.input.tokenize import tokenize
 from tlm.training.joint import token_vectors
 
@@ -19,7 +20,7 @@ RANDOM, SVD = "train.embeddings=random", "train.embeddings=ppmi-svd"
 
 
 def texts(lists: list[list[int]]) -> Texts:
-    return Texts(Ragged.of(lists), None, 48, SPECIAL)
+    return Texts(ragged(lists), None, 48, SPECIAL)
 
 
 def some(seed: int = 0, count: int = 200) -> list[list[int]]:

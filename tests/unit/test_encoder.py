@@ -23,13 +23,14 @@ from transformers import (
     pipeline,
 )
 
+from tests.toys import ragged
 from tests.toys_training import rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.presets import paper_flops, resolve
 from tlm.training.checkpoint import AdamW
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, FlopCount, Masking, collate, generator, split
-from tlm.training.input.texts import Ragged, Special, Texts
+from tlm.training.input.texts import Special, Texts
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import classification_loss, external_loss, internal_loss
@@ -41,7 +42,7 @@ ARCHITECTURES = pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 
 def made(architecture: str, labels: list[str] | None = LABELS, *overrides: str) -> Encoder:
     settings = resolve("tiny", [f"model.architecture={architecture}", "model.layers=3", *overrides]).model
-    return build.build(build.make_config(settings, VOCABULARY, SPECIAL, labels, "toy"), seed=3)
+    return build.build(build.with_task(build.make_config(settings, VOCABULARY, SPECIAL), labels, "toy"), seed=3)
 
 
 def masked_batch(pair: bool = False, equal: bool = False, count: int = 7):
@@ -50,9 +51,9 @@ def masked_batch(pair: bool = False, equal: bool = False, count: int = 7):
     def some() -> list[list[int]]:
         return [chance.integers(5, VOCABULARY, 20 if equal else chance.integers(1, 21)).tolist() for _ in range(count)]
 
-    texts = Texts(Ragged.of(some()), Ragged.of(some()) if pair else None, 48, SPECIAL)
+    texts = Texts(ragged(some()), ragged(some()) if pair else None, 48, SPECIAL)
     plain = collate(texts, np.arange(count), np.arange(count) % 3)
-    return Masking(0.3, VOCABULARY, SPECIAL.mask, SPECIAL.ids)(plain, generator(0, MASK, 0))
+    return Masking(0.3, VOCABULARY, SPECIAL)(plain, generator(0, MASK, 0))
 
 
 def evenly_masked_batch():
@@ -196,8 +197,8 @@ def test_a_target_is_learned_by_squared_error():
 
 def test_nothing_to_predict_is_no_loss_and_no_nan():
     model = made("modernbert")
-    texts = Texts(Ragged.of([[], []]), None, 48, SPECIAL)
-    empty = Masking(0.15, VOCABULARY, 4, SPECIAL.ids)(collate(texts, np.arange(2)), generator(0, MASK, 0))
+    texts = Texts(ragged([[], []]), None, 48, SPECIAL)
+    empty = Masking(0.15, VOCABULARY, SPECIAL)(collate(texts, np.arange(2)), generator(0, MASK, 0))
     loss = external_loss(model, to_device(empty, CPU)).total
     loss.backward()
     assert loss.item() == 0
@@ -226,7 +227,7 @@ def test_an_exported_folder_gives_our_logits_through_transformers(tmp_path, arch
     made_task = task(tmp_path, examples)
     words = Artifact.open(tokenizer(tmp_path, made_task))
     settings = resolve("tiny", [f"model.architecture={architecture}"]).model
-    config = build.make_config(settings, words.details["vocab_size"], Special.of(words), LABELS, "toy")
+    config = build.with_task(build.make_config(settings, words.details["vocab_size"], Special.of(words)), LABELS, "toy")
     model = build.build(config, seed=1)
     folder = tmp_path / "model"
     build.save(model, folder, words.path("tokenizer"))
@@ -244,8 +245,8 @@ def test_an_exported_folder_gives_our_logits_through_transformers(tmp_path, arch
     theirs = loaded(**encoded).logits
 
     plain = [read(text, add_special_tokens=False)["input_ids"] for text in texts]
-    seconds = Ragged.of(read(second, add_special_tokens=False)["input_ids"]) if second else None
-    batch = collate(Texts(Ragged.of(plain), seconds, settings.max_length, Special.of(words)), np.arange(9))
+    seconds = ragged(read(second, add_special_tokens=False)["input_ids"]) if second else None
+    batch = collate(Texts(ragged(plain), seconds, settings.max_length, Special.of(words)), np.arange(9))
     again = build.load(folder).eval()
     _, ours = again(to_device(batch, CPU), to_device(batch, CPU).ids, tokens=False, classes=True)
     assert (ours - theirs).abs().max() < 1e-5
@@ -288,7 +289,7 @@ def test_initial_weights_are_spread_as_the_library_s(architecture):
 def test_dropout_is_where_the_library_has_it(architecture):
     """With dropout both train on noisy states whose spread is the same, and without it there is no noise."""
     noisy, still = made(architecture, LABELS, "model.dropout=0.3"), made(architecture)
-    one = Texts(Ragged.of([list(range(5, 35))]), None, 48, SPECIAL)
+    one = Texts(ragged([list(range(5, 35))]), None, 48, SPECIAL)
     inputs = to_device(collate(one, np.zeros(1000, dtype=np.int64)), CPU)
     with torch.no_grad():
         ours, theirs = (

@@ -36,7 +36,7 @@ ARCHITECTURES = pytest.mark.parametrize("architecture", FOREIGN)
 
 def made(architecture: str, *overrides: str, seed: int = 3) -> Encoder:
     settings = resolve("tiny", [f"model.architecture={architecture}", *overrides]).model
-    return build.build(build.make_config(settings, VOCABULARY, SPECIAL, LABELS, "toy"), seed)
+    return build.build(build.with_task(build.make_config(settings, VOCABULARY, SPECIAL), LABELS, "toy"), seed)
 
 
 def whole(kind: Any, ours: Encoder) -> Any:
@@ -130,8 +130,8 @@ def test_a_run_that_is_taken_up_again_is_bit_equal(tmp_path, architecture):
     )
     tokens = Artifact.open(tokenize(passages(tmp_path, "subset"), words, root=str(tmp_path)))
     vocabulary = Artifact.open(words)
-    config = build.make_config(
-        preset.model, vocabulary.details["vocab_size"], Special.of(vocabulary), read.classes, "toy"
+    config = build.with_task(
+        build.make_config(preset.model, vocabulary.details["vocab_size"], Special.of(vocabulary)), read.classes, "toy"
     )
     plan = Plan(preset.train, preset.train.steps, 2, preset.model.dropout, seed=0)
 

@@ -82,7 +82,7 @@ def test_influence_is_the_inner_product_of_gradients_by_autograd(opened, monkeyp
     larger = influences(model, texts, gradient, CPU, seed=3)
     monkeypatch.setattr(gradients, "STEP", 1e-5)  # below that, rotary positions in single precision show
     found = influences(model, texts, gradient, CPU, seed=3)
-    masking = Masking(0.15, model.body.config["vocab_size"], texts.special.mask, texts.special.ids)
+    masking = Masking(0.15, model.body.config["vocab_size"], texts.special)
     expected = []
     for row in range(len(texts)):
         batch = masking(collate(texts, np.array([row])), generator(3, HELD_OUT, 0, row))

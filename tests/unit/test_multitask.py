@@ -72,7 +72,10 @@ def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
 
     model = resolve("tiny", [f"model.architecture={architecture}"]).model
     labels = {"a": ["x", "y"], "b": ["x", "y"], "c": None}
-    configs = [build.make_config(model, 300, Special(0, 1, 2, 3, 4), known, name) for name, known in labels.items()]
+    configs = [
+        build.with_task(build.make_config(model, 300, Special(0, 1, 2, 3, 4)), known, name)
+        for name, known in labels.items()
+    ]
     encoders = build_together(configs, 7, torch.device("cpu"))
     heads = encoders[0].body.head_names
     first, second, third = (dict(encoder.named_parameters()) for encoder in encoders)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from tests.toys import Row, make_task, read_json
+from tests.toys import Row, make_task, ragged, read_json
 from tests.toys_multitask import together
 from tests.toys_training import SMALL, checkpoint, model, passages, rows
 from tlm.artifacts.artifact import Artifact
@@ -24,7 +24,7 @@ from tlm.serving.export_onnx import agreement, export_onnx
 from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
 from tlm.training.classification import begin, class_logits
-from tlm.training.input.texts import Examples, Ragged, Scale, Special, Texts
+from tlm.training.input.texts import Examples, Scale, Special, Texts
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
 
@@ -128,8 +128,8 @@ def test_stage_2_goes_on_with_a_head_that_answers_in_the_task_s_units(tmp_path: 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "roberta", "xlm", "deberta-v2"])
 def test_a_head_can_be_made_to_answer_in_other_units(architecture: str) -> None:
     shape = Model(architecture=architecture, hidden=16, layers=1, heads=2, intermediate=16, max_length=24)
-    body = build.build(build.make_config(shape, 64, Special(0, 1, 2, 3, 4), None, "toy"), 0).eval()
-    texts = Texts(Ragged.of([[7, 8, 9, 10], [11, 12]]), None, 24, Special(0, 1, 2, 3, 4))
+    body = build.build(build.with_task(build.make_config(shape, 64, Special(0, 1, 2, 3, 4)), None, "toy"), 0).eval()
+    texts = Texts(ragged([[7, 8, 9, 10], [11, 12]]), None, 24, Special(0, 1, 2, 3, 4))
     before = class_logits(body, texts, np.arange(2), torch.device("cpu"))
     build.to_units(body, Scale(40.0, 10.0))
     assert class_logits(body, texts, np.arange(2), torch.device("cpu")) == pytest.approx(10 * before + 40, abs=1e-4)

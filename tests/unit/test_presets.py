@@ -103,7 +103,7 @@ def test_positions_may_outnumber_the_tokens_of_a_text():
 def test_mini_has_ten_million_parameters():
     mini = resolve("mini")
     special = Special(0, 1, 2, 3, 4)
-    config = build.make_config(mini.model, mini.tokenizer.vocab_size, special, ["a", "b"], "toy")
+    config = build.with_task(build.make_config(mini.model, mini.tokenizer.vocab_size, special), ["a", "b"], "toy")
     with torch.device("meta"):
         assert build.parameter_count(build.build(config, 0)) == pytest.approx(10.6e6, rel=0.01)
 

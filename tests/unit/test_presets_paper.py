@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from research.paper.tables import our_name
+from tests.toys import ragged
 from tlm.runs.advise import FEW, GRID, MANY, advise, paper_top_k
 from tlm.settings import presets
 from tlm.settings.presets import paper_flops, paper_presets, published, stage1_cost, table_b1
 from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
-from tlm.training.input.texts import Ragged, Special, Texts
+from tlm.training.input.texts import Special, Texts
 from tlm.training.model import build
 from tlm.training.model.losses import internal_loss
 
@@ -84,7 +85,9 @@ def test_sizes_are_the_published_ones(shape, millions):
     facts = table_b1()["shapes"][shape]
     values = {**presets.resolve("small").model.model_dump(), **facts["model"]}
     model = type(presets.resolve("small").model).model_validate(values)
-    config = build.make_config(model, facts["tokenizer"]["vocab_size"], Special(0, 1, 2, 3, 4), ["a", "b"], "toy")
+    config = build.with_task(
+        build.make_config(model, facts["tokenizer"]["vocab_size"], Special(0, 1, 2, 3, 4)), ["a", "b"], "toy"
+    )
     sizes = {
         "hidden_size": model.hidden,
         "num_hidden_layers": model.layers,
@@ -130,11 +133,11 @@ def kept_for_backward(name: str, layers: int, rows: int, length: int) -> int:
     """Bytes that a forward pass of the joint loss keeps for the backward pass, weights left out, without dropout."""
     settings = presets.resolve(name, [f"model.layers={layers}", "model.dropout=0"])
     special, vocabulary = Special(0, 1, 2, 3, 4), settings.tokenizer.vocab_size
-    model = build.build(build.make_config(settings.model, vocabulary, special, ["a", "b"], "toy"), 0)
+    model = build.build(build.with_task(build.make_config(settings.model, vocabulary, special), ["a", "b"], "toy"), 0)
     words = np.random.default_rng(0).integers(5, vocabulary, (rows, length)).tolist()
-    texts = Texts(Ragged.of(words), None, length, special)
+    texts = Texts(ragged(words), None, length, special)
     plain = collate(texts, np.arange(rows), np.zeros(rows, dtype=np.int64))
-    batch = Masking(0.15, vocabulary, special.mask, special.ids)(plain, generator(0, MASK, 0))
+    batch = Masking(0.15, vocabulary, special)(plain, generator(0, MASK, 0))
     weights, kept = {one.untyped_storage().data_ptr() for one in model.parameters()}, {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:

@@ -94,7 +94,7 @@ def test_it_reads_texts_and_predicts_words_as_transformers_does(tmp_path, kind, 
     assert batch.lengths.tolist() == wanted["attention_mask"].sum(1).tolist()
     assert batch.lengths.max() == 48 > batch.lengths.min()
     special = examples.texts.special
-    masked = Masking(0.3, len(words), special.mask, special.ids)(batch, generator(0, MASK, 0))
+    masked = Masking(0.3, len(words), special)(batch, generator(0, MASK, 0))
     inputs = to_device(masked, CPU)
     found, _ = ours(inputs, inputs.corrupted, tokens=True, classes=False)
     logits = theirs(**{**wanted, "input_ids": inputs.corrupted}).logits.flatten(0, 1)

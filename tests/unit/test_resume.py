@@ -97,7 +97,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path):
     step(first)
     first.step, first.curve.losses[0], first.curve.costs[0], first.curve.dev[0] = 1, 2.5, (1, 2, 3), 0.75
     first.best = Best(1, 0.75, {"weight": torch.arange(3.0)})
-    first.write(tmp_path)
+    first.copied({})(tmp_path)
     second = fresh()
     second.read(tmp_path)
     assert second.step == 1
@@ -107,7 +107,7 @@ def test_a_state_is_read_as_it_was_written(tmp_path):
     for state, name in ((first, "a"), (second, "b")):
         step(state)
         (tmp_path / name).mkdir()
-        state.write(tmp_path / name)
+        state.copied({})(tmp_path / name)
     assert (tmp_path / "a/state.safetensors").read_bytes() == (tmp_path / "b/state.safetensors").read_bytes()
 
 
@@ -144,13 +144,13 @@ def test_a_copy_of_the_state_does_not_change_as_training_goes_on(tmp_path):
     state = State(net, AdamW(net, 0.1, (0.9, 0.99)), Curve(5, torch.device("cpu")))
     for name in ("before", "copy", "after"):
         (tmp_path / name).mkdir()
-    state.write(tmp_path / "before")
+    state.copied({})(tmp_path / "before")
     write = state.copied({})
     net(torch.ones(2, 3)).sum().backward()
     state.optimizer.step(0.1)
     state.step, state.curve.costs[0], state.curve.dev[0] = 1, (1, 2, 3), 0.5
     write(tmp_path / "copy")
-    state.write(tmp_path / "after")
+    state.copied({})(tmp_path / "after")
     before, copy, after = (
         [path.read_bytes() for path in sorted((tmp_path / name).iterdir())] for name in ("before", "copy", "after")
     )

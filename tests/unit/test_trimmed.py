@@ -37,11 +37,11 @@ def loaded(root: Path, kind: str, **settings: object) -> Artifact:
 def answers(start: Artifact) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits of words at masked places, and of classes, of the training texts."""
     model = build.load(start.path("model"), start.path(build.MLM_HEAD)).eval()
-    for weights in model.body.head_parameters():  # which are random: the same for all
+    for weights in model.body.classification_head().parameters():  # which are random: the same for all
         torch.nn.init.normal_(weights, generator=torch.Generator().manual_seed(1))
     examples = Examples.open(start.input("task"), start.input("task_tokens"), 48)
     batch, special = collate(examples.texts, np.arange(12)), examples.texts.special
-    masked = Masking(0.3, len(model.body.embedding()), special.mask, special.ids)(batch, generator(0, MASK, 0))
+    masked = Masking(0.3, len(model.body.embedding()), special)(batch, generator(0, MASK, 0))
     inputs = to_device(masked, CPU)
     corrupted = torch.where(inputs.corrupted == special.mask, inputs.corrupted, inputs.ids)  # no random words
     with torch.no_grad():

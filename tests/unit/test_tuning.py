@@ -51,8 +51,8 @@ def test_padded_texts_are_padded_further_and_nothing_else_moves():
     assert wide.ids.shape[1] == -(-width // 8) * 8
     assert (wide.ids[:, :width] == batch.ids).all()
     assert (wide.ids[:, width:] == 0).all()  # the padding of these texts
-    assert (wide.corrupted.ravel()[wide.predicted] == batch.corrupted.ravel()[batch.predicted]).all()
-    assert (wide.ids.ravel()[wide.predicted] == batch.targets).all()
+    assert (wide.corrupted.ravel()[wide.positions] == batch.corrupted.ravel()[batch.positions]).all()
+    assert (wide.ids.ravel()[wide.positions] == batch.targets).all()
     assert (wide.types.sum(axis=1) == batch.types.sum(axis=1)).all()
     assert [part.widened(8).ids.shape[1] for part in split(batch, 3)] == [wide.ids.shape[1]] * 3
 

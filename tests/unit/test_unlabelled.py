@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.tiny import write_tiny
+from tests.toys import ragged
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.examples import examples, read_splits, texts_in
@@ -22,9 +23,9 @@ from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Fields
-from tlm.training.input.batches import EXTERNAL, BatchOrder, External
-from tlm.training.input.batches import UNLABELLED as STREAM
-from tlm.training.input.texts import Ragged, Special, Texts
+from tlm.training.input.batches import EXTERNAL, External, Stream
+from tlm.training.input.batches import UNLABELLED as NUMBER
+from tlm.training.input.texts import Special, Texts
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import finetune, train, train_multitask
 
@@ -171,7 +172,7 @@ def test_several_tasks_together_refuse_them(tiny: Path, tmp_path: Path) -> None:
 
 def texts(count: int, start: int, longest: int) -> Texts:
     rows = [[start + number] * (1 + number % 3) for number in range(count)]
-    return Texts(Ragged.of(rows), None, longest, Special(0, 1, 2, 3, 4))
+    return Texts(ragged(rows), None, longest, Special(0, 1, 2, 3, 4))
 
 
 def read_by(external: External, batches: int) -> list[list[int]]:
@@ -188,16 +189,16 @@ def test_each_source_has_its_share_of_the_batches_and_is_read_whole() -> None:
     assert {later - earlier for earlier, later in pairwise(of_task)} == {4}
     assert all((batch[0] >= 500) == (batch[-1] >= 500) for batch in found), "a batch is of one source"
     assert Counter(word for batch in found for word in batch) == dict.fromkeys([*range(100, 160), *range(520, 540)], 2)
-    assert [external.length(index) for index in (0, of_task[0])] == [9, 7]
+    assert [external.batch(index).most for index in (0, of_task[0])] == [9, 7]
 
 
 def test_one_source_alone_is_read_in_the_order_it_always_had() -> None:
     passages, nothing = texts(30, 100, 9), (texts(5, 500, 7), np.zeros(0, np.int64))
-    order = BatchOrder(passages.lengths, 4, 3, EXTERNAL)
-    expected = [sorted((100 + order.rows(index)).tolist()) for index in range(20)]
+    stream = Stream(passages, np.arange(30), 4, 3, EXTERNAL)
+    expected = [sorted((100 + stream.rows_of(index)).tolist()) for index in range(20)]
     assert read_by(External(passages, nothing, 4, 3), 20) == expected
     own = texts(10, 500, 7)
-    alone = BatchOrder(own.lengths[2:], 4, 3, STREAM)
-    expected = [sorted((502 + alone.rows(index)).tolist()) for index in range(8)]
+    alone = Stream(own, np.arange(2, 10), 4, 3, NUMBER)
+    expected = [sorted((500 + alone.rows_of(index)).tolist()) for index in range(8)]
     assert read_by(External(None, (own, np.arange(2, 10)), 4, 3), 8) == expected
     assert not External(None, nothing, 4, 3)

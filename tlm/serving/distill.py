@@ -86,10 +86,9 @@ def distill(
 
     def write(draft: Draft) -> None:
         from tlm.serving.student import teach
-        from tlm.training.checkpoint import Snapshots
 
         given = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
-        teach(draft, recipe, given, settings, compute.place, Snapshots(recipe, root, compute, draft.spending))
+        teach(draft, recipe, given, settings, compute, root)
         draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, distill, arguments, settings.batch)

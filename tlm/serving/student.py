@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.produce import Draft, Recipe
+from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
-from tlm.training.checkpoint import Snapshots
 from tlm.training.classification import Classification, begin, carry_out
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import Batch, External, Interleaving, collate
+from tlm.training.input.batches import Batch, External, Interleaving
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.model.encoder import Encoder, Inputs
 from tlm.training.model.losses import Losses, distillation_loss
@@ -17,7 +17,7 @@ Targets = list[NDArray[np.float32]]
 
 
 def teach(
-    draft: Draft, recipe: Recipe, answers: Targets, settings: Finetune, device: str, snapshots: Snapshots
+    draft: Draft, recipe: Recipe, answers: Targets, settings: Finetune, compute: Compute, root: str | None
 ) -> None:
     """Train a student and write a `model`. Of several processes, the first one writes it.
 
@@ -27,8 +27,8 @@ def teach(
             and ``task_tokens``; with retrieved text ``subset_tokens``.
         answers: The teacher's answers: about the retrieved text, if there is any, and about the task.
         settings: The settings of stage 2.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
     """
     with ProcessGroup.current().in_turn():
         model, examples, shape = begin(recipe, settings)
@@ -36,7 +36,7 @@ def teach(
     work.label = f"a student of {recipe.settings['teacher']}, seed {recipe.settings['seed']}"
     teacher, passages = recipe.settings["teacher"], len(work.passages) if work.passages is not None else 0
     arm = recipe.inputs["checkpoint"].details["arm"]
-    carry_out(work, draft, recipe, device, snapshots, arm=arm, teacher=teacher, taught_passages=passages)
+    carry_out(work, draft, recipe, compute, root, arm=arm, teacher=teacher, taught_passages=passages)
     draft.details["chosen"] = {"teacher": teacher, "passages": passages}
 
 
@@ -67,15 +67,8 @@ class Distillation(Classification):
         index = self.mixture.index(step)
         if not self.mixture.is_internal(step):
             return self.external.batch(index, self.answers)
-        return collate(self.examples.texts, self.train_rows[self.order.rows(index)], self.answers[-1])
+        return self.stream.batch(index, self.answers[-1])
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """The losses of a part of that batch."""
         return distillation_loss(self.model, inputs, self.temperature)
-
-    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
-        """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
-        tokens, full, flops = super().costs(step, batch)
-        if not self.mixture.is_internal(step):
-            full = len(batch.lengths) * self.external.length(self.mixture.index(step))
-        return tokens, full, flops

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +68,8 @@ class Curve:
         return float(total[-1])
 
     def tensors(self) -> dict[str, Tensor]:
-        """The record as tensors, for a snapshot."""
-        return {"losses": self.losses, "costs": torch.from_numpy(self.costs), "dev": torch.from_numpy(self.dev)}
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take the record from the tensors of a snapshot."""
-        self.losses.copy_(tensors["losses"])
-        self.costs[:] = tensors["costs"].numpy()
-        self.dev[:] = tensors["dev"].numpy()
+        """The record as tensors, which share its memory."""
+        return {name: torch.as_tensor(values) for name, values in vars(self).items()}
 
     def cost(self, parameters: int) -> dict[str, int]:
         """Tokens, padded tokens and FLOPs of all steps, and the paper's estimate for a model of so many parameters."""
@@ -108,32 +103,23 @@ class AdamW:
     def step(self, lr: float) -> None:
         """Update the parameters that have a gradient, then drop all gradients."""
         for decays in (True, False):
-            group = {
-                name: parameter
-                for name, parameter in self.parameters.items()
-                if parameter.grad is not None and (parameter.ndim > 1) == decays
-            }
-            self._update(group, lr, self.weight_decay if decays else 0.0)
+            group = {name: one for name, one in self.parameters.items() if (one.ndim > 1) == decays}
+            gradients = {name: one.grad for name, one in group.items() if one.grad is not None}
+            moments = [self.moments_of(name) for name in gradients]
+            averages, squares, steps = ([one[key] for one in moments] for key in ("exp_avg", "exp_avg_sq", "step"))
+            how = {"lr": lr, "weight_decay": self.weight_decay if decays else 0.0, **self.how}
+            adamw([group[name] for name in gradients], [*gradients.values()], averages, squares, [], steps, **how)
         for parameter in self.parameters.values():
             parameter.grad = None
 
-    def _update(self, group: dict[str, nn.Parameter], lr: float, weight_decay: float) -> None:
-        for name in group:
-            self.add_moments(name)
-        gradients = [parameter.grad for parameter in group.values() if parameter.grad is not None]
-        averages, squares, steps = (
-            [self.moments[name][key] for name in group] for key in ("exp_avg", "exp_avg_sq", "step")
-        )
-        how = {"lr": lr, "weight_decay": weight_decay, **self.how}
-        adamw(list(group.values()), gradients, averages, squares, [], steps, **how)
-
-    def add_moments(self, name: str) -> None:
-        """Give a parameter moments of zero, if it has none yet."""
+    def moments_of(self, name: str) -> dict[str, Tensor]:
+        """The moments of a parameter, which are zero at first."""
         if name not in self.moments:
             parameter = self.parameters[name]
             step = torch.zeros((), dtype=torch.float32, device=parameter.device)
             averages = {average: torch.zeros_like(parameter) for average in ("exp_avg", "exp_avg_sq")}
             self.moments[name] = {"step": step, **averages}
+        return self.moments[name]
 
 
 TENSORS, FACTS = "state.safetensors", "state.json"
@@ -179,24 +165,12 @@ class State:
         optimizer = AdamW(model, settings.weight_decay, settings.betas, settings.epsilon)
         return cls(model, optimizer, Curve(steps, next(model.parameters()).device))
 
-    def write(self, folder: Path) -> None:
-        """Write the state into `folder`, as safetensors and JSON."""
-        _write(folder, *self._parts())
-
     def copied(self, copies: dict[str, Tensor]) -> Callable[[Path], None]:
         """Copy the state to the memory of this machine. Returns what writes the copy into a folder.
 
         Args:
             copies: An earlier copy, or nothing yet. Its memory is used again, as taking new memory is slow.
         """
-        tensors, facts = self._parts()
-        for name, value in tensors.items():
-            if name not in copies:
-                copies[name] = torch.empty_like(value, device="cpu")
-            copies[name].copy_(value.detach())
-        return lambda folder: _write(folder, copies, facts)
-
-    def _parts(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for name, moments in self.optimizer.moments.items():
             tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
@@ -205,17 +179,26 @@ class State:
         if self.best is not None:
             tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
             facts |= {"best_step": self.best.step, "best_score": self.best.score}
-        return tensors, facts
+        for name, value in tensors.items():
+            if name not in copies:
+                copies[name] = torch.empty_like(value, device="cpu")
+            copies[name].copy_(value.detach())
+
+        def write(folder: Path) -> None:
+            write_tensors(copies, folder / TENSORS)
+            (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+
+        return write
 
     def read(self, folder: Path) -> None:
-        """Take the state that `write` wrote."""
+        """Take the state that was written into a folder."""
         tensors, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
         self.model.load_state_dict(_under("model", tensors))
         for key, value in _under("optimizer", tensors).items():
             name, _, moment = key.rpartition(".")
-            device = self.optimizer.parameters[name].device
-            self.optimizer.moments.setdefault(name, {})[moment] = value.to(device)
-        self.curve.restore(_under("curve", tensors))
+            self.optimizer.moments_of(name)[moment].copy_(value)
+        for name, value in self.curve.tensors().items():
+            value.copy_(tensors[f"curve.{name}"])
         self.step = facts["step"]
         if "best_step" in facts:
             self.best = Best(facts["best_step"], facts["best_score"], _under("best", tensors))
@@ -225,18 +208,14 @@ class State:
 
         Only rank 0 has the curve and the best weights.
         """
-        facts = group.broadcast_json({"step": self.step, "moments": list(self.optimizer.moments)})
-        self.step = facts["step"]
-        for name in facts["moments"]:
-            self.optimizer.add_moments(name)
-        for tensors in (self.model.state_dict(), *(self.optimizer.moments[name] for name in facts["moments"])):
+        names = list(self.optimizer.parameters)
+        facts = torch.tensor([self.step, *(name in self.optimizer.moments for name in names)])
+        group.broadcast(facts)
+        self.step, *have_moments = facts.tolist()
+        moments = [self.optimizer.moments_of(name) for name in compress(names, have_moments)]
+        for tensors in (self.model.state_dict(), *moments):
             for name in sorted(tensors):
                 group.broadcast(tensors[name])
-
-
-def _write(folder: Path, tensors: dict[str, Tensor], facts: dict[str, float]) -> None:
-    write_tensors(tensors, folder / TENSORS)
-    (folder / FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -264,9 +243,8 @@ class Snapshots:
             step = self.progress.latest(folder)
             if step is not None:
                 state.read(folder)
-                spent = self.progress.run(step).get("spent")
-                known = None if spent is None else {name: Amount(*pair) for name, pair in spent.items()}
-                self.spending.before = UNKNOWN if known is None else known
+                spent = self.progress.run(step).get("spent", UNKNOWN)
+                self.spending.before = {name: Amount(*pair) for name, pair in spent.items()}
                 say(f"goes on after step {step:,}")
 
     def due(self, step: int) -> bool:
@@ -286,13 +264,11 @@ class Snapshots:
         self._begun = self._pool.submit(self._save, state.step, state.copied(self._copies), self.spending.total())
         self._next = time.monotonic() + self.every_seconds
 
-    def save(self, state: State) -> None:
-        """Save `state` now. Raises Interrupted if that fails (a full disk); the snapshot before this one is kept."""
-        self.wait()
-        self._save(state.step, state.write, self.spending.total())
-
     def wait(self) -> None:
-        """Wait until the save that was begun is done. Raises Interrupted if it has failed."""
+        """Wait until the save that was begun is done.
+
+        Raises Interrupted if it has failed (a full disk); the snapshot before that one is kept.
+        """
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()

@@ -21,22 +21,14 @@ from tlm.data.tasks.metrics import THRESHOLDS, dev_score, fitted_thresholds
 from tlm.errors import InputError
 from tlm.progress import say
 from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY, further_text
+from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
+from tlm.shallow.folder import config_of
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
-from tlm.training.input.batches import (
-    HELD_OUT,
-    LOW_RANK,
-    STAGE2,
-    Batch,
-    BatchOrder,
-    FlopCount,
-    Masking,
-    collate,
-    generator,
-    number,
-)
+from tlm.training.input import batches
+from tlm.training.input.batches import Batch, FlopCount, Masking, Stream, collate, generator, number
 from tlm.training.input.texts import Examples, Texts
 from tlm.training.input.tokenize import tokens_for
 from tlm.training.loop import Plan, fit
@@ -88,37 +80,36 @@ def masked_lm_loss(
     config = model.body.config
     examples = Examples.open(task, tokens, build.text_length(config), config.get(CUT, HEAD))
     texts, rows = examples.texts, examples.rows(split)
-    masking = Masking(MASK_SHARE, config["vocab_size"], texts.special.mask, texts.special.ids)
+    masking = Masking(MASK_SHARE, config["vocab_size"], texts.special)
     total, count = 0.0, 0
     for draw in range(MASK_DRAWS):
         for place, indices in enumerate(by_length(texts.lengths[rows])):
-            batch = masking(collate(texts, rows[indices]), generator(0, HELD_OUT, draw, place))
+            batch = masking(collate(texts, rows[indices]), generator(0, batches.HELD_OUT, draw, place))
             inputs = to_device(batch, torch_device)
             logits, _ = model(inputs, inputs.corrupted, tokens=True, classes=False)
-            assert inputs.targets is not None
             total += float(F.cross_entropy(logits.float(), inputs.targets, reduction="sum"))
-            count += batch.masked
+            count += batch.of_masked
     if count == 0:
         raise InputError(f"the {split} texts of {task.uri} have no token to predict; expected texts with words")
     return total / count
 
 
-def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, device: str, snapshots: Snapshots) -> None:
+def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, compute: Compute, root: str | None) -> None:
     """Fine-tune and write a `model`. Of several processes, the first one writes it.
 
     Args:
         draft: Where to write.
         recipe: What is trained: arm and seed, and the artifacts ``checkpoint``, ``task`` and ``task_tokens``.
         settings: The settings of stage 2.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
     """
     with ProcessGroup.current().in_turn():
         model, examples, shape = begin(recipe, settings)
     metric = recipe.inputs["task"].details["metric"]
     work = Classification(model, examples, shape, settings, metric, recipe.settings["seed"])
     work.label = f"stage 2, {recipe.settings['arm']}, seed {recipe.settings['seed']}"
-    carry_out(work, draft, recipe, device, snapshots)
+    carry_out(work, draft, recipe, compute, root)
 
 
 def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]:
@@ -133,7 +124,7 @@ def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]
 
 
 def carry_out(
-    work: "Classification", draft: Draft, recipe: Recipe, device: str, snapshots: Snapshots, **about: object
+    work: "Classification", draft: Draft, recipe: Recipe, compute: Compute, root: str | None, **about: object
 ) -> None:
     """Train to the end and write the weights that are best on dev. Of several processes, the first one writes.
 
@@ -141,16 +132,16 @@ def carry_out(
         work: The work, whose model is not on the device yet.
         draft: Where to write.
         recipe: What is trained, as `fine_tune` takes it.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
         about: More for the model card.
     """
-    torch_device, settings = torch.device(resolve_device(device)), work.settings
+    torch_device, settings = torch.device(resolve_device(compute.place)), work.settings
     facts = {name: recipe.settings[name] for name in ("arm", "seed")}
     work.model.to(torch_device)
     plan = Plan(settings, work.steps, round(settings.warmup_share * work.steps), settings.dropout, facts["seed"])
     state = State.fresh(work.model.body, settings, plan.steps)
-    fit(state, work, plan, snapshots, torch_device)
+    fit(state, work, plan, Snapshots(recipe, root, compute, draft.spending), torch_device)
     if not ProcessGroup.current().first:
         return
     assert state.best is not None
@@ -169,14 +160,12 @@ def carry_out(
     draft.details = {**facts, "best_step": state.best.step, "best_dev": state.best.score, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}
     draft.run |= run_facts(torch_device, settings.precision)
-    shape, stage1 = work.shape, recipe.inputs["checkpoint"].details["cost"]
     card = {
-        **facts, "architecture": shape.architecture, "max_length": shape.max_length, "cut": shape.cut,
-        "marks": work.examples.marks, "best": state.best.score, "best_step": state.best.step,
-        "evaluations": len(work.evaluated), "weights": settings.weights, "steps": plan.steps, "flops": cost["flops"],
-        "stage1_steps": stage1["steps"], "stage1_flops": stage1["flops"], **about,
+        **facts, "shape": work.shape, "marks": work.examples.marks, "weights": settings.weights, "best": state.best,
+        "evaluations": len(work.evaluated), "cost": cost, **about,
+        "stage1": recipe.inputs["checkpoint"].details["cost"],
     }  # fmt: skip
-    text = _model_card({**recipe.inputs["task"].details, "train": len(work.train_rows)}, card)
+    text = _model_card({**recipe.inputs["task"].details, "train": len(work.stream.rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
 
 
@@ -185,18 +174,18 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
 
     Args:
         task: Details of the task artifact, and ``train``: how many training examples.
-        facts: What stage 2 knows: arm, seed, parameters, architecture, max_length, cut, best, best_step,
-            evaluations, weights (of `Finetune`), steps, flops, stage1_steps, stage1_flops; marks, where spans are put
-            first in each text; of a student, teacher and taught_passages.
+        facts: What stage 2 knows: arm, seed, parameters; shape, the model's; marks, where spans are put first in each
+            text; weights (of `Finetune`); best, a `Best`, and the number of evaluations; cost of this stage and of
+            stage1; of a student, teacher and taught_passages.
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
     marks = [list(pair) for pair in facts["marks"]]
     start = "published" if facts["arm"].startswith((PLM, f"{PUBLISHED}-")) else "scratch"
-    before = " after it was trained on with more text (stage 1)" if facts["stage1_steps"] else ""
+    before = " after it was trained on with more text (stage 1)" if facts["stage1"]["steps"] else ""
     filled = {
         "knows": texts["knows"][start],
         "origin": texts["origin"][start].format(before=before, **facts),
-        "ends": texts["ends"] if facts["cut"] == HEAD_TAIL else "",
+        "ends": texts["ends"] if facts["shape"].cut == HEAD_TAIL else "",
         "preparation": texts["preparation"].format(marks=marks) if marks else "",
         "several": texts["several"] if task["problem"] == SEVERAL else "",
         "kind": "regressor" if task["problem"] == "regression" else "classifier",
@@ -229,7 +218,7 @@ def _passages(arm: str, known: dict[str, str]) -> str:
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:
     """The checkpoint's encoder, with a fresh head for this task or with its own head for it."""
     folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
-    config = build.with_dropout(build.load_config(folder), settings.dropout)
+    config = build.with_dropout(config_of(folder), settings.dropout)
     own = build.with_task(config, examples.classes, name, examples.marks, several=examples.several)
     if not settings.reset_head and not tasks:
         if any(own[key] != config[key] for key in ("id2label", "problem_type")):
@@ -241,11 +230,10 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     model = build.build(own, seed)
     build.load_encoder(model, folder)
     if not settings.reset_head:
-        labels = [(task["name"], task["labels"]) for task in tasks]
-        indices = [index for index, found in enumerate(labels) if found == (name, examples.classes)]
-        if not indices:
+        known, wanted = [(task["name"], task["labels"]) for task in tasks], (name, examples.classes)
+        if wanted not in known:
             raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set {RESET}")
-        build.load_head(model, checkpoint.path(build.HEADS), indices[0])
+        build.load_head(model, checkpoint.path(build.HEADS), known.index(wanted))
         build.to_standardised(model, examples.scale)
     return model
 
@@ -260,9 +248,9 @@ class Classification:
     ) -> None:
         self.label, self.model, self.examples, self.metric = "stage 2", model, examples, metric
         self.shape, self.settings = shape, settings
-        self.train_rows, self.dev_rows = examples.rows("train"), examples.rows("dev")
-        self.order = BatchOrder(examples.texts.lengths[self.train_rows], settings.batch, seed, STAGE2)
-        self.steps = settings.steps or max(1, round(settings.epochs * self.order.per_epoch))
+        self.stream = Stream(examples.texts, examples.rows("train"), settings.batch, seed, batches.STAGE2)
+        self.dev_rows = examples.rows("dev")
+        self.steps = settings.steps or max(1, round(settings.epochs * self.stream.per_epoch))
         self.cost = FlopCount(shape, model.body.config["vocab_size"], len(model.body.config["id2label"]))
 
     @property
@@ -273,7 +261,7 @@ class Classification:
 
     def batch(self, step: int) -> Batch:
         """The batch of `step`."""
-        return collate(self.examples.texts, self.train_rows[self.order.rows(step)], self.examples.labels)
+        return self.stream.batch(step, self.examples.labels)
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
         """The losses of a part of that batch."""
@@ -281,9 +269,8 @@ class Classification:
 
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
-        full = len(batch.lengths) * self.examples.texts.max_length
         flops = self.cost.of(batch, tokens=False, classes=True) * NINTHS[self.settings.weights] // NINTHS["all"]
-        return batch.tokens, full, flops
+        return batch.tokens, batch.padded, flops
 
     def after(self, state: State) -> None:
         """Score dev at the steps planned for it, and keep the weights if they are the best so far."""
@@ -339,7 +326,7 @@ def train_only(body: Body, part: str, seed: int) -> None:
     for name, one in body.named_parameters():
         one.requires_grad = name.startswith(body.head_names) or (part == "bias" and name.endswith("bias"))
     if part == "lora":
-        random = torch.Generator().manual_seed(number(seed, LOW_RANK))
+        random = torch.Generator().manual_seed(number(seed, batches.LOW_RANK))
         for module in _projections(body):
             parametrize.register_parametrization(module, "weight", LowRank(module.weight, random))
     trained = {name: one.numel() for name, one in body.named_parameters() if one.requires_grad}

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from tlm.artifacts.spending import peak_memory
 from tlm.errors import InputError
@@ -45,38 +48,25 @@ def to_device(batch: Batch, device: torch.device) -> Inputs:
     habits = tuning(device)
     batch = batch.widened(habits.length_multiple)
 
-    def moved(array: Any) -> Any:
-        if array is None:
-            return None
+    def copied(array: NDArray[Any]) -> Tensor:
         tensor = torch.from_numpy(array)
         # torch keeps page-locked memory for the next batch, and does not reuse it before the copy is done
         return (tensor.pin_memory() if habits.pinned else tensor).to(device, non_blocking=True)
 
-    ids, lengths = moved(batch.ids), moved(batch.lengths)
-    queries, query_indices = batch.queries()
-    padded = batch.tokens < batch.ids.size
-    mask = (torch.arange(ids.shape[1], device=device) < lengths[:, None])[:, None, None, :] if padded else None
-    return Inputs(
-        ids,
-        lengths,
-        moved(batch.predicted),
-        moved(queries),
-        moved(query_indices),
-        mask,
-        moved(batch.types),
-        moved(batch.labels),
-        moved(batch.corrupted),
-        moved(batch.targets),
-        batch.of_rows,
-        batch.of_masked,
-    )
+    queries, indices = batch.queries()
+    arrays = {**vars(batch), "queries": queries, "query_indices": indices}
+    tensors = {name: copied(array) for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    mask = None
+    if batch.tokens < batch.ids.size:
+        mask = (torch.arange(batch.ids.shape[1], device=device) < tensors["lengths"][:, None])[:, None, None, :]
+    return Inputs(**tensors, mask=mask, of_rows=batch.of_rows, of_masked=batch.of_masked)
 
 
 def has_bf16(device: torch.device) -> bool:
     """Whether the device computes in bf16 faster than in fp32. CPUs do with AVX512-BF16 or AMX."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    known: Any = getattr(torch.cpu, "get_capabilities", dict)()  # older releases of torch have no such function
+    known = torch.cpu.get_capabilities()
     return device.type == "cpu" and bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
@@ -104,14 +94,10 @@ def memory_advice(settings: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
-            raise
-        raise InputError(f"the device's memory is too small for a step; {settings}") from None
-
-
-def _is_memory(error: Exception) -> bool:
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or "allocate memory" in str(error) or "not enough memory" in str(error)
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if known or any(words in str(error) for words in ("allocate memory", "not enough memory")):
+            raise InputError(f"the device's memory is too small for a step; {settings}") from None
+        raise
 
 
 def run_facts(device: torch.device, precision: str) -> dict[str, Any]:

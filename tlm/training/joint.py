@@ -19,14 +19,16 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import Ints
 from tlm.progress import say
+from tlm.settings.options import Compute
 from tlm.settings.sections import Model, Preset
+from tlm.shallow.folder import config_of
 from tlm.shallow.models import one_thread
 from tlm.shallow.static import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input import batches
-from tlm.training.input.batches import Batch, BatchOrder, External, Interleaving, Masking, collate, generator, number
+from tlm.training.input.batches import Batch, External, Interleaving, Masking, Stream, generator, number
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenizer import continuing
 from tlm.training.loop import Plan, fit
@@ -39,7 +41,7 @@ MOST_TOKENS = 20_000_000  # of more, texts at even distances are read: memory an
 SMALLEST = 1e-6  # share of the largest spread below which a dimension is noise
 
 
-def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, snapshots: Snapshots) -> None:
+def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, compute: Compute, root: str | None) -> None:
     """Train and write a `checkpoint`. Of several processes, the first one writes it.
 
     `train-multitask` also writes the heads of all tasks (``heads.safetensors``; the model folder has the first task's),
@@ -51,18 +53,17 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
             ``task_tokens-1`` and so on of further tasks; ``subset_tokens`` (left out in the task-only arm); ``start``,
             a checkpoint to begin with (optional).
         preset: All settings. Of the model, the recipe's own settings count.
-        device: The device, as the step was given it.
-        snapshots: Where unfinished work is kept.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
     """
     inputs, facts = recipe.inputs, {name: recipe.settings[name] for name in ("arm", "seed")}
     preset = preset.model_copy(update={"model": Model.model_validate(recipe.settings["model"])})
-    torch_device, group, seed = torch.device(resolve_device(device)), ProcessGroup.current(), facts["seed"]
+    torch_device, group, seed = torch.device(resolve_device(compute.place)), ProcessGroup.current(), facts["seed"]
     multi_task = recipe.step == "train-multitask"
     with group.in_turn():
         tasks = _open_tasks(inputs, preset.model)
-        passages = None
-        if "subset_tokens" in inputs:
-            passages = Texts.open(inputs["subset_tokens"], preset.train.external_length)
+        subset = inputs.get("subset_tokens")
+        passages = Texts.open(subset, preset.train.external_length) if subset is not None else None
         encoders = _encoders(inputs, tasks, preset, seed, torch_device)
         if preset.train.embeddings == PPMI_SVD and "start" not in inputs and group.first:
             _begin_with_vectors(encoders[0], _sources(tasks, passages))
@@ -75,7 +76,7 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, device: str, sna
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
     state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
-    fit(state, work, plan, snapshots, torch_device)
+    fit(state, work, plan, Snapshots(recipe, root, compute, draft.spending), torch_device)
     if group.first:
         for encoder, examples in zip(encoders, tasks.values(), strict=True):
             build.to_units(encoder, examples.scale)
@@ -111,9 +112,9 @@ def _encoders(
     start, tokens = inputs.get("start"), inputs["task_tokens"]
     if start is None:
         special = Special.of(tokens.input("tokenizer"))
-        base = build.make_config(preset.model, tokens.details["vocab_size"], special, None, "")
+        base = build.make_config(preset.model, tokens.details["vocab_size"], special)
     else:
-        base = build.with_dropout(build.load_config(start.path("model")), preset.model.dropout)
+        base = build.with_dropout(config_of(start.path("model")), preset.model.dropout)
     configs = [build.with_task(base, one.classes, name, one.marks, several=one.several) for name, one in tasks.items()]
     encoders = build_together(configs, seed, device)
     if start is not None:
@@ -207,10 +208,7 @@ class Together(nn.Module):
     def __init__(self, encoders: list[Encoder]) -> None:
         super().__init__()
         self.first = encoders[0]
-        self.heads = nn.ModuleList(
-            nn.ModuleList(encoder.body.get_submodule(name.removesuffix(".")) for name in encoder.body.head_names)
-            for encoder in encoders[1:]
-        )
+        self.heads = nn.ModuleList(encoder.body.classification_head() for encoder in encoders[1:])
 
 
 @dataclass(frozen=True)
@@ -221,16 +219,14 @@ class Internal:
         name: Of the task.
         encoder: With the task's classification head.
         examples: All of the task's examples.
-        rows: Of the training examples.
-        order: In which order they go into batches.
+        stream: Of the training examples.
         cost: Counts the FLOPs of a batch.
     """
 
     name: str
     encoder: Encoder
     examples: Examples
-    rows: np.ndarray[Any, np.dtype[np.int64]]
-    order: BatchOrder
+    stream: Stream
     cost: batches.FlopCount
 
 
@@ -254,23 +250,19 @@ class Joint:
         self.label, self.settings, self.seed = "stage 1", preset.train, seed
         first = next(iter(tasks.values()))
         self.external = External(passages, (first.texts, first.without_label()), preset.train.external_batch, seed)
+        self.mlm_only = preset.train.rho2 == "inf"  # internal batches then have no classification loss
         self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
         self.tasks = []
         for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
-            config, rows = encoder.body.config, examples.rows("train")
-            stream = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
-            order = BatchOrder(examples.texts.lengths[rows], preset.train.internal_batch, seed, stream)
+            config = encoder.body.config
+            own = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
+            stream = Stream(examples.texts, examples.rows("train"), preset.train.internal_batch, seed, own)
             cost = batches.FlopCount(preset.model, config["vocab_size"], len(config["id2label"]))
-            self.tasks.append(Internal(name, encoder, examples, rows, order, cost))
-        heads = [parameter for encoder in encoders for parameter in encoder.body.head_parameters()]
+            self.tasks.append(Internal(name, encoder, examples, stream, cost))
+        heads = [one for encoder in encoders for one in encoder.body.classification_head().parameters()]
         self.stepped_outside = heads if preset.train.head_steps == "all" else []
-        special, vocab_size = self.tasks[0].examples.texts.special, encoders[0].body.config["vocab_size"]
-        self.masking = Masking(preset.train.mask_share, vocab_size, special.mask, special.ids, continues)
-
-    @property
-    def mlm_only(self) -> bool:
-        """Whether internal batches have no classification loss."""
-        return self.settings.rho2 == "inf"
+        vocab_size = encoders[0].body.config["vocab_size"]
+        self.masking = Masking(preset.train.mask_share, vocab_size, first.texts.special, continues)
 
     def task(self, step: int) -> Internal | None:
         """The task whose batch an internal step takes; None for an external step."""
@@ -281,11 +273,10 @@ class Joint:
     def batch(self, step: int) -> Batch:
         """The masked batch of `step`."""
         task, index = self.task(step), self.mixture.index(step)
-        if task is not None:
-            rows = task.rows[task.order.rows(index // len(self.tasks))]
-            plain = collate(task.examples.texts, rows, task.examples.labels)
-        else:
+        if task is None:
             plain = self.external.batch(index)
+        else:
+            plain = task.stream.batch(index // len(self.tasks), task.examples.labels)
         return self.masking(plain, generator(self.seed, batches.MASK, step))
 
     def losses(self, step: int, inputs: Inputs) -> Losses:
@@ -300,15 +291,13 @@ class Joint:
 
     def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
         """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
-        task, rows = self.task(step), len(batch.lengths)
+        task = self.task(step)
         if task is None:
-            flops = self.tasks[0].cost.of(batch, tokens=True, classes=False)
-            return batch.tokens, rows * self.external.length(self.mixture.index(step)), flops
-        full = rows * task.examples.texts.max_length
+            return batch.tokens, batch.padded, self.tasks[0].cost.of(batch, tokens=True, classes=False)
         if self.settings.mask_internal or self.mlm_only:
-            return batch.tokens, full, task.cost.of(batch, tokens=True, classes=not self.mlm_only)
+            return batch.tokens, batch.padded, task.cost.of(batch, tokens=True, classes=not self.mlm_only)
         passes = (task.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
-        return 2 * batch.tokens, 2 * full, sum(passes)
+        return 2 * batch.tokens, 2 * batch.padded, sum(passes)
 
     def after(self, state: State) -> None:
         """Do nothing: stage 1 is not scored on dev."""

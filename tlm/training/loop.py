@@ -125,13 +125,15 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
             if saving:
                 _collect_energy(spending, group)
                 if group.first:
-                    (snapshots.save if ending else snapshots.begin)(state)
+                    snapshots.begin(state)
             if ending:
+                snapshots.wait()
                 group.wait()  # if a process ended now, torchrun would kill rank 0 while it saves
                 raise _stopped(ending, state)
         snapshots.wait()
         if stop.is_set() and group.first:  # it arrived after the last step
-            snapshots.save(state)
+            snapshots.begin(state)
+            snapshots.wait()
             raise _stopped(stop.error(), state)
     _collect_energy(spending, group)
     meter.close()

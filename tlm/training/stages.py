@@ -19,7 +19,7 @@ from tlm.progress import say
 from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
-from tlm.settings.options import NOT_NEGATIVE, Compute
+from tlm.settings.options import NOT_NEGATIVE, Compute, Range
 from tlm.settings.sections import OWN, Model, Preset, Train, model_settings
 from tlm.training.distributed.launch import train_together
 from tlm.training.input import tokenizer as vocabularies
@@ -117,22 +117,13 @@ def _stage1(recipe: Recipe, root: str | None, step: Callable[..., str], argument
     def write(draft: Draft) -> None:
         from tlm.training.joint import train_jointly
 
-        settings = presets.resolve(arguments["preset"], arguments["overrides"])
-        _carry_out(train_jointly, draft, recipe, settings, arguments)
+        named = arguments["preset"], arguments["overrides"]
+        train_jointly(draft, recipe, presets.resolve(*named), arguments["compute"], root)
+        draft.run |= presets.named(*named)
 
     settings: dict[str, int] = recipe.settings["train"]  # most steps are external, where there are such steps
     rows = settings.get("external_batch") or settings["internal_batch"]
     return train_together(recipe, root, write, step, arguments, rows)
-
-
-def _carry_out(
-    work: Callable[..., None], draft: Draft, recipe: Recipe, settings: object, given: dict[str, Any]
-) -> None:
-    from tlm.training.checkpoint import Snapshots
-
-    snapshots = Snapshots(recipe, given["root"], given["compute"], draft.spending)
-    work(draft, recipe, settings, given["compute"].place, snapshots)
-    draft.run |= presets.named(given["preset"], given["overrides"])
 
 
 def checkpoint_recipe(
@@ -283,8 +274,7 @@ def finetune(
     arguments = dict(locals())
     start, examples = Artifact.open(checkpoint, "checkpoint"), trainable(task)
     settings = presets.resolve(preset, overrides).finetune
-    if seed < -1:
-        raise InputError(f"seed is {seed}; expected -1 or more")
+    Range("-1 or more", -1).check("seed", seed)
     warn_of(start, examples)
     if settings.weights == "all":
         _warn_of_rate(start, "finetune.lr", settings.lr)
@@ -300,7 +290,8 @@ def finetune(
     def write(draft: Draft) -> None:
         from tlm.training.classification import fine_tune
 
-        _carry_out(fine_tune, draft, recipe, settings, arguments)
+        fine_tune(draft, recipe, settings, compute, root)
+        draft.run |= presets.named(preset, overrides)
 
     return train_together(recipe, root, write, finetune, arguments, settings.batch)
 
@@ -366,8 +357,7 @@ def load_model(
         words = vocabularies.adopt_tokenizer(folder, root)
         if trim_vocabulary:
             words = vocabularies.trim_vocabulary(words, task, subset, shape.spans_first, root)
-        tokenizer = Artifact.open(words)
-        tokens = Artifact.open(tokenize(examples.uri, tokenizer.uri, spans_first=shape.spans_first, root=root))
+        tokens = Artifact.open(tokenize(task, words, spans_first=shape.spans_first, root=root))
         facts = {"arm": arm, "seed": 0, "name": published_name(model)}
         resolved = {**facts, "model": model_settings(shape), "files": digests}
         recipe = Recipe("checkpoint", "load-model", LOAD_VERSION, resolved, {"task": examples, "task_tokens": tokens})

@@ -3,14 +3,12 @@
 A single process is a group of size 1, in which all of this does nothing and costs nothing.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -71,17 +69,6 @@ class ProcessGroup:
     def wait(self) -> None:
         """Wait until all processes are here."""
         self.sum(0)
-
-    def broadcast_json(self, facts: dict[str, Any]) -> dict[str, Any]:
-        """The `facts` of rank 0 (plain JSON), on all processes."""
-        if self.size == 1:
-            return facts
-        text = json.dumps(facts).encode() if self.first else b""  # torch's own broadcast of objects pickles them
-        letters = torch.zeros(int(self.sum(len(text))[0]), dtype=torch.uint8)
-        if self.first:
-            letters.copy_(torch.frombuffer(bytearray(text), dtype=torch.uint8))
-        self.broadcast(letters)
-        return dict(json.loads(bytes(letters.tolist())))
 
     def broadcast(self, tensor: Tensor) -> None:
         """Set `tensor` to its values on rank 0."""

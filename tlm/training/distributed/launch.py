@@ -120,9 +120,9 @@ def _as_one_of_many(recipe: Recipe, root: str | None, write: Callable[[Draft], N
     """Do as `produce` does, in a process that torchrun started: rank 0 publishes, the others help."""
     from tlm.training.distributed.group import joined
 
-    uri = finished(recipe, root) or ""
+    uri = finished(recipe, root)
     with joined() as group:
-        found = group.broadcast_json({"uri": uri})["uri"]  # one answer for all, even if it appeared in between
+        [found] = group.sum(group.first and uri is not None)  # one answer for all, even if it appeared in between
         if group.first:
             uri = _alone(recipe, root, write)
         elif not found:
@@ -186,9 +186,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     if child.poll() is None:
         child.terminate()
         _wait(child, END_SECONDS)
-    if child.poll() is None:
-        child.kill()  # which ends its processes too
-        child.wait()
+    child.kill()  # which ends its processes too; nothing if it has ended
+    child.wait()
 
 
 def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
@@ -268,11 +267,9 @@ def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
 
 def _lock(path: Path, held: ExitStack) -> bool:
     """Whether the file could be locked until the end of `held`."""
-    file = path.open("a")
+    file = held.enter_context(path.open("a"))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        file.close()
         return False
-    held.callback(file.close)
     return True

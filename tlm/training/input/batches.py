@@ -4,15 +4,16 @@ numpy only. The costs are floating-point operations of our step on real tokens; 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tlm.data.ranges import Ints
 from tlm.settings.sections import OWN, Model
-from tlm.training.input.texts import Texts
+from tlm.training.input.texts import Special, Texts
 
 ORDER, MASK, DROPOUT, HELD_OUT, HEADS, LOW_RANK = range(6)  # purposes
 EXTERNAL, INTERNAL, STAGE2, SECOND_TASK = range(4)  # streams of batches; SECOND_TASK + 1 is the third task, and so on
@@ -30,8 +31,7 @@ def number(seed: int, purpose: int, *index: int) -> int:
 
 
 CHUNK = 32  # batches whose texts are sorted together: enough for 97 % real tokens, few enough to stay random
-
-Ints = NDArray[np.int64]
+NONE: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Batch:
         labels: Class indices (int64) or targets (float32), [B]; a teacher's probabilities (float32), [B, classes]; None
             for external data.
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
-        positions: Which tokens to predict, as ascending indices into the flattened [B·T], [M].
+        positions: Which tokens to predict, as ascending indices into the flattened [B·T], [M]; empty if none are.
         targets: The original ids of those tokens, [M].
         of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
@@ -57,8 +57,8 @@ class Batch:
     types: Ints | None = None
     labels: NDArray[Any] | None = None
     corrupted: Ints | None = None
-    positions: Ints | None = None
-    targets: Ints | None = None
+    positions: Ints = field(default_factory=lambda: NONE)
+    targets: Ints = field(default_factory=lambda: NONE)
     of_rows: int = 0
     of_masked: int = 0
     most: int = 0
@@ -69,22 +69,22 @@ class Batch:
         return int(self.lengths.sum())
 
     @property
-    def masked(self) -> int:
-        """The number of tokens to predict."""
-        return len(self.predicted)
+    def padded(self) -> int:
+        """The number of tokens as the paper counts them: with every text padded to the full length."""
+        return len(self.lengths) * self.most
 
     def masked_by_row(self) -> Ints:
         """Return the number of tokens to predict in each text, [B]."""
         rows, width = self.ids.shape
-        return np.bincount(self.predicted // width, minlength=rows)
+        return np.bincount(self.positions // width, minlength=rows)
 
     def queries(self) -> tuple[Ints, Ints]:
         """The `queries` [B, Q] and `query_indices` [M] of `encoder.Inputs`."""
         rows, width = self.ids.shape
-        row, masked = self.predicted // width, self.masked_by_row()
+        row, masked = self.positions // width, self.masked_by_row()
         found = np.repeat(np.arange(0, rows * width, width)[:, None], 1 + masked.max(), axis=1)
         within = 1 + np.arange(len(row)) - (np.cumsum(masked) - masked)[row]
-        found[row, within] = self.predicted
+        found[row, within] = self.positions
         return found, row * found.shape[1] + within
 
     def widened(self, multiple: int) -> "Batch":
@@ -98,14 +98,9 @@ class Batch:
         def wide(values: Ints | None, filler: int) -> Any:
             return None if values is None else np.pad(values, ((0, 0), (0, more)), constant_values=filler)
 
-        positions = None if self.positions is None else self.positions + self.positions // width * more
+        positions = self.positions + self.positions // width * more
         ids, types, corrupted = wide(self.ids, pad), wide(self.types, 0), wide(self.corrupted, pad)
         return replace(self, ids=ids, types=types, corrupted=corrupted, positions=positions)
-
-    @property
-    def predicted(self) -> Ints:
-        """`positions`, or an empty array."""
-        return np.zeros(0, dtype=np.int64) if self.positions is None else self.positions
 
 
 def collate(texts: Texts, rows: Ints, labels: NDArray[Any] | None = None) -> Batch:
@@ -136,17 +131,12 @@ class Masking:
     """BERT's corruption: a share of the tokens is predicted; 80 % of them are masked, 10 % replaced, 10 % kept."""
 
     def __init__(
-        self,
-        share: float,
-        vocab_size: int,
-        mask_id: int,
-        special_ids: list[int],
-        continues: NDArray[np.bool_] | None = None,
+        self, share: float, vocab_size: int, special: Special, continues: NDArray[np.bool_] | None = None
     ) -> None:
         """`continues` says which tokens continue a word, [vocab_size]: a word's pieces then have one fate."""
-        self.share, self.mask_id, self.continues = share, mask_id, continues
+        self.share, self.mask_id, self.continues = share, special.mask, continues
         self._ordinary = np.ones(vocab_size, dtype=bool)
-        self._ordinary[special_ids] = False
+        self._ordinary[special.ids] = False
         self._replacements = np.flatnonzero(self._ordinary)
 
     def __call__(self, batch: Batch, random: np.random.Generator) -> Batch:
@@ -160,8 +150,8 @@ class Masking:
         corrupted[positions[fate < 0.8]] = self.mask_id
         replaced = positions[(fate >= 0.8) & (fate < 0.9)]
         corrupted[replaced] = random.choice(self._replacements, len(replaced))
-        masked: dict[str, Any] = {"positions": positions, "targets": flat[positions], "of_masked": len(positions)}
-        return replace(batch, corrupted=corrupted.reshape(batch.ids.shape), **masked)
+        whole, targets = corrupted.reshape(batch.ids.shape), flat[positions]
+        return replace(batch, corrupted=whole, positions=positions, targets=targets, of_masked=len(positions))
 
     def _drawn(self, flat: Ints, candidates: Ints, random: np.random.Generator) -> NDArray[np.float64]:
         """A number of [0, 1) for each candidate, or for each word of them."""
@@ -189,66 +179,71 @@ def share(batch: Batch, index: int, parts: int) -> Batch | None:
 def _part(batch: Batch, rows: Ints) -> Batch:
     whole = {name: getattr(batch, name) for name in ("ids", "lengths", "types", "labels", "corrupted")}
     some: dict[str, Any] = {name: None if values is None else values[rows] for name, values in whole.items()}
-    part = replace(batch, **some)
-    if batch.positions is None or batch.targets is None:
-        return part
     width = batch.ids.shape[1]
     low, high = np.searchsorted(batch.positions, [rows[0] * width, (rows[-1] + 1) * width])
-    return replace(part, positions=batch.positions[low:high] - rows[0] * width, targets=batch.targets[low:high])
+    positions, targets = batch.positions[low:high] - rows[0] * width, batch.targets[low:high]
+    return replace(batch, **some, positions=positions, targets=targets)
 
 
-class BatchOrder:
-    """Endless batches of rows: each row once an epoch, in a new order. Any batch can be computed directly."""
+class Stream:
+    """Endless batches of texts: each text once an epoch, in a new order. Any batch can be computed directly.
 
-    def __init__(self, lengths: NDArray[Any], batch: int, seed: int, stream: int) -> None:
-        """`stream` is one of those above: each has an order of its own."""
-        self.lengths, self.batch, self.seed, self.stream = lengths, batch, seed, stream
+    Attributes:
+        texts: The texts.
+        rows: Which of them there are, [n].
+        lengths: Their lengths, [n].
+    """
+
+    def __init__(self, texts: Texts, rows: Ints, size: int, seed: int, number: int) -> None:
+        """Batches of `size` texts; `number` is one of those above: each stream has an order of its own."""
+        self.texts, self.rows, self.lengths = texts, rows, texts.lengths[rows]
+        self.size, self.seed, self.number = size, seed, number
         self._epoch = lru_cache(maxsize=1)(self._shuffled)
 
     @property
     def per_epoch(self) -> int:
-        """Batches in an epoch. They have `batch` rows; in the epoch's last chunk they may all have fewer."""
-        return -(-len(self.lengths) // self.batch)
+        """Batches in an epoch. They have `size` texts; in the epoch's last chunk they may all have fewer."""
+        return -(-len(self.rows) // self.size)
 
-    def rows(self, index: int) -> Ints:
-        """The rows of batch `index` (from 0, counted over all epochs)."""
+    def batch(self, index: int, labels: NDArray[Any] | None = None) -> Batch:
+        """Batch `index` (from 0, counted over all epochs), with those of `labels`, which are of all texts."""
+        return collate(self.texts, self.rows_of(index), labels)
+
+    def rows_of(self, index: int) -> Ints:
+        """The rows of batch `index`."""
         epoch, batch = divmod(index, self.per_epoch)
-        rows, starts, order = self._epoch(epoch)
+        places, starts, order = self._epoch(epoch)
         place = order[batch]
-        return rows[starts[place] : starts[place + 1]].astype(np.int64)
+        return np.asarray(self.rows[places[starts[place] : starts[place + 1]]])
 
     def _shuffled(self, epoch: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """All rows, batch after batch, where each batch starts, and the order of the batches: some 4 bytes a row."""
-        random, count = generator(self.seed, ORDER, self.stream, epoch), len(self.lengths)
-        rows = np.arange(count, dtype=np.int32 if count < 1 << 31 else np.int64)
-        starts = np.zeros(self.per_epoch + 1, dtype=rows.dtype)
-        random.shuffle(rows)  # as `permutation` does, which makes 64-bit numbers
-        for start in range(0, count, CHUNK * self.batch):
-            chunk = rows[start : start + CHUNK * self.batch]
+        """Places in `rows`, batch after batch, where each batch starts, and the order of the batches.
+
+        They take some 4 bytes a text.
+        """
+        random, count = generator(self.seed, ORDER, self.number, epoch), len(self.rows)
+        places = np.arange(count, dtype=np.int32 if count < 1 << 31 else np.int64)
+        starts = np.zeros(self.per_epoch + 1, dtype=places.dtype)
+        random.shuffle(places)  # as `permutation` does, which makes 64-bit numbers
+        for start in range(0, count, CHUNK * self.size):
+            chunk = places[start : start + CHUNK * self.size]
             chunk[:] = chunk[np.argsort(self.lengths[chunk], kind="stable")]
-            parts = np.array_split(chunk, -(-len(chunk) // self.batch))
-            first = start // self.batch + 1
+            parts = np.array_split(chunk, -(-len(chunk) // self.size))
+            first = start // self.size + 1
             starts[first : first + len(parts)] = start + np.cumsum([len(part) for part in parts])
-        return rows, starts, random.permutation(self.per_epoch).astype(rows.dtype)
+        return places, starts, random.permutation(self.per_epoch).astype(places.dtype)
 
 
 class External:
-    """Batches of one source each; every source has as many of them as its share of all texts.
-
-    Attributes:
-        sources: Texts, their rows, and the order of these.
-    """
+    """Batches of one source each; every source has as many of them as its share of all texts."""
 
     def __init__(self, passages: Texts | None, unlabelled: tuple[Texts, Ints], batch: int, seed: int) -> None:
         """`unlabelled` are texts of the task with the rows that have no label; there may be none."""
-        texts, rows = unlabelled
-        self.sources: list[tuple[Texts, Ints, BatchOrder]] = []
+        self.sources: list[Stream] = []
         if passages is not None:
-            self.sources.append(
-                (passages, np.arange(len(passages)), BatchOrder(passages.lengths, batch, seed, EXTERNAL))
-            )
-        if len(rows):
-            self.sources.append((texts, rows, BatchOrder(texts.lengths[rows], batch, seed, UNLABELLED)))
+            self.sources.append(Stream(passages, np.arange(len(passages)), batch, seed, EXTERNAL))
+        if len(unlabelled[1]):
+            self.sources.append(Stream(*unlabelled, batch, seed, UNLABELLED))
 
     def __bool__(self) -> bool:
         return bool(self.sources)
@@ -256,19 +251,14 @@ class External:
     def batch(self, index: int, labels: Sequence[NDArray[Any]] = ()) -> Batch:
         """Batch `index` (from 0); with `labels`, those of all texts of each source."""
         source, index = self._place(index)
-        texts, rows, order = self.sources[source]
-        return collate(texts, rows[order.rows(index)], labels[source] if labels else None)
-
-    def length(self, index: int) -> int:
-        """Tokens that a text of that batch may have."""
-        return self.sources[self._place(index)[0]][0].max_length
+        return self.sources[source].batch(index, labels[source] if labels else None)
 
     def _place(self, index: int) -> tuple[int, int]:
         """The source of a batch, and the number of its batches before that one."""
         if len(self.sources) < 2:
             return 0, index
-        all_texts = sum(len(rows) for _, rows, _ in self.sources)
-        second = len(self.sources[1][1])
+        first, second = (len(source.rows) for source in self.sources)
+        all_texts = first + second
         before, after = index * second // all_texts, (index + 1) * second // all_texts
         return (1, before) if after > before else (0, index - before)
 
@@ -321,7 +311,7 @@ class FlopCount:
         """The forward and backward pass of `batch`, without padding, that predicts `tokens`, `classes` or both."""
         model, width = self.model, self.model.hidden
         read, lengths = batch.tokens, batch.lengths
-        rows, masked = len(lengths) * classes, batch.masked * tokens
+        rows, masked = len(lengths) * classes, len(batch.positions) * tokens
         modern = model.architecture == "modernbert"
         matrices = 3 if modern else 2  # of the feed-forward network, which is gated in ModernBERT
         everywhere = (classes and modern) or model.architecture not in OWN

@@ -1,6 +1,5 @@
 """The texts of a subset or a task as token ids, memory-mapped from a `tokens` artifact; with the labels of a task."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,12 +46,6 @@ class Ragged:
 
     def __init__(self, ids: NDArray[Any], offsets: Ints) -> None:
         self.ids, self.offsets = ids, offsets
-
-    @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Ragged":
-        """Copy lists of ids."""
-        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        return cls(np.array([i for row in rows for i in row], dtype=np.int64), offsets)
 
     @classmethod
     def open(cls, tokens: Artifact, prefix: str = "") -> "Ragged":

@@ -12,9 +12,9 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -25,12 +25,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.artifacts.stores.store import file_sha256
 from tlm.data.passages import sample as passages_sample
 from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError, nearest, reason
+from tlm.settings.options import Range
 from tlm.training.input.located import HERE, model_folder
 from tlm.training.input.texts import Ragged
 from tlm.training.input.tokenize import tokenize
@@ -107,19 +107,22 @@ def _is_punctuation(letter: str) -> bool:
     return (letter.isascii() and not letter.isalnum()) or unicodedata.category(letter).startswith("P")
 
 
-def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
-    """Read an existing ``tokenizer.json``, from the file or its folder, and give it our layout.
+def adopt_vocabulary(content: bytes, path: Path) -> tuple[Tokenizer, dict[str, str], int]:
+    """Give a tokenizer our layout.
+
+    Args:
+        content: That of its ``tokenizer.json``.
+        path: Where it came from, for errors.
 
     Returns:
         The tokenizer, its special tokens by role, and how many separators stand between the texts of a pair: 2 if it
         adds four special tokens to a pair, as RoBERTa's does, else 1.
 
     Raises:
-        InputError: there is no such file, it is not a tokenizer, or a special token is missing.
+        InputError: it is not a tokenizer, or a special token is missing.
     """
-    path = tokenizer_file(file)
     try:
-        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        tokenizer = Tokenizer.from_str(content.decode())
     except Exception as error:  # the library raises plain Exception
         what = f"{path} is not a tokenizer: {error}"
         raise InputError(f"{what}; expected a tokenizer.json of the tokenizers library") from None
@@ -134,14 +137,6 @@ def adopt_vocabulary(file: Path) -> tuple[Tokenizer, dict[str, str], int]:
     tokenizer.no_truncation()
     between = 2 if tokenizer.num_special_tokens_to_add(is_pair=True) == 4 else 1
     return with_layout(tokenizer, special, between), special, between
-
-
-def tokenizer_file(path: Path) -> Path:
-    """Return `path`, or the ``tokenizer.json`` in it. Raises InputError if there is none."""
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if not file.is_file():
-        raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")
-    return file
 
 
 def continuing(tokenizer: Artifact, vocab_size: int) -> NDArray[np.bool_]:
@@ -164,18 +159,6 @@ def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1)
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
     )
     return tokenizer
-
-
-def save_vocabulary(tokenizer: Tokenizer, special: dict[str, str], folder: Path) -> None:
-    """Write `folder` so that ``transformers.AutoTokenizer`` loads it."""
-    folder.mkdir()
-    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "clean_up_tokenization_spaces": False,
-        **{f"{role}_token": token for role, token in special.items()},
-    }
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
 
 
 VERSION, TRIM_VERSION = 1, 1  # of the vocabulary, and of a trimmed one
@@ -219,10 +202,8 @@ def build_tokenizer(
             return adopt_tokenizer(folder, root)
     if kind not in SMALLEST:
         raise InputError(f"kind '{kind}' is unknown{nearest(kind, SMALLEST)}")
-    if vocab_size < SMALLEST[kind]:
-        raise InputError(f"vocab_size is {vocab_size}; expected at least {SMALLEST[kind]} for {kind}")
-    if sample < 0:
-        raise InputError(f"sample is {sample}; expected 0 (the task's training texts alone) or more passages")
+    Range(f"at least {SMALLEST[kind]} for {kind}", SMALLEST[kind]).check("vocab_size", vocab_size)
+    Range("0 (the task's training texts alone) or more passages", 0).check("sample", sample)
     settings = {"kind": kind, "vocab_size": vocab_size, "sample": sample, "lower_case": lower_case}
     recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings, inputs=sources)
     return produce(recipe, root, _train, sources, kind, vocab_size, sample, lower_case)
@@ -240,40 +221,44 @@ def _train(
 
 def adopt_tokenizer(path: Path, root: str | None) -> str:
     """Make a `tokenizer` artifact from a ``tokenizer.json`` or a model's folder; returns its URI."""
-    with TemporaryDirectory(prefix="tlm-tokenizer-") as scratch:
-        old = (path / "config.json").exists() and not (path / "tokenizer.json").exists()
-        file = _converted(path, Path(scratch)) if old else path
-        tokenizer, special, between = adopt_vocabulary(file)
-        more = {"between": between} if between > 1 else {}
-        settings = {"existing": file_sha256(tokenizer_file(file)), **more}
-        recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings)
+    file = path / "tokenizer.json" if path.is_dir() else path
+    content = _content(file)
+    tokenizer, special, between = adopt_vocabulary(content, file)
+    more = {"between": between} if between > 1 else {}
+    settings = {"existing": sha256(content).hexdigest(), **more}
 
-        def write(draft: Draft) -> None:
-            kind = json.loads(tokenizer.to_str())["model"]["type"].lower()
-            lower_case = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
-            write_vocabulary(draft, tokenizer, special, kind, lower_case)
-            draft.details |= more
+    def write(draft: Draft) -> None:
+        kind = json.loads(tokenizer.to_str())["model"]["type"].lower()
+        lower_case = tokenizer.normalizer is not None and tokenizer.normalizer.normalize_str("A") == "a"
+        write_vocabulary(draft, tokenizer, special, kind, lower_case)
+        draft.details |= more
 
-        return produce(recipe, root, write)
+    return produce(Recipe("tokenizer", "tokenizer", VERSION, settings=settings), root, write)
 
 
-def _converted(folder: Path, scratch: Path) -> Path:
-    """A ``tokenizer.json`` made from an older model's files: vocab.txt, or vocab.json and merges.txt."""
+def _content(file: Path) -> bytes:
+    """The content of a ``tokenizer.json``, made from an older model's vocab.txt, or vocab.json and merges.txt."""
+    if file.is_file():
+        return file.read_bytes()
+    if not (file.parent / "config.json").exists():
+        raise InputError(f"{file}: there is no such file; expected a tokenizer.json or a folder that has one")
     from transformers import AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(folder, **HERE)
-        text = found.backend_tokenizer.to_str()
+        found = AutoTokenizer.from_pretrained(file.parent, **HERE)
+        return str(found.backend_tokenizer.to_str()).encode()
     except Exception as error:  # the library raises many kinds
-        raise InputError(f"{folder} has no readable tokenizer ({reason(error)}); add a tokenizer.json") from None
-    file = scratch / "tokenizer.json"
-    file.write_text(text, encoding="utf-8")
-    return file
+        raise InputError(f"{file.parent} has no readable tokenizer ({reason(error)}); add a tokenizer.json") from None
 
 
 def write_vocabulary(draft: Draft, tokenizer: Tokenizer, special: dict[str, str], kind: str, lower_case: bool) -> None:
-    """Write a `tokenizer`: its folder, and the ids of its special tokens."""
-    save_vocabulary(tokenizer, special, draft.folder / "tokenizer")
+    """Write a `tokenizer`: the ids of its special tokens, and a folder that ``transformers.AutoTokenizer`` loads."""
+    folder = draft.folder / "tokenizer"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+    names = {f"{role}_token": token for role, token in special.items()}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
     size = tokenizer.get_vocab_size(with_added_tokens=True)
     ids = {f"{role}_id": tokenizer.token_to_id(token) for role, token in special.items()}
     draft.details = {"kind": kind, "vocab_size": size, "lower_case": lower_case, **ids}

@@ -13,6 +13,7 @@ from tlm.data.marks import SPANS_FIRST, Marks
 from tlm.data.ranges import CUT, HEAD
 from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS
 from tlm.settings.sections import Model
+from tlm.shallow.folder import CONFIG, config_of
 from tlm.training.input.located import MLM_HEAD as MLM_HEAD
 from tlm.training.input.texts import Scale, Special
 from tlm.training.model.bert import BertBody
@@ -20,7 +21,7 @@ from tlm.training.model.encoder import Body, Encoder, LayeredBody, common_shape,
 from tlm.training.model.modernbert import ModernBertBody
 
 HEADS = "heads.safetensors"  # of several tasks
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS = "model.safetensors"
 # In config.json: the length that task texts are cut to (the model may have more positions), and the marks around the
 # spans that are put first in each text.
 TEXT_LENGTH = "tlm_text_length"
@@ -29,14 +30,11 @@ TEXT_LENGTH = "tlm_text_length"
 _OWN: dict[str, type[LayeredBody]] = {"bert": BertBody, "modernbert": ModernBertBody}
 
 
-def make_config(
-    model: Model, vocab_size: int, special: Special, labels: list[str] | None, name: str, marks: Marks = ()
-) -> dict[str, Any]:
-    """Return the config.json of a model for a task; `labels`, `name` and `marks` as `with_task` takes them."""
+def make_config(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
+    """Return the config.json of a model that has no task yet: see `with_task`."""
     ids = {"pad_token_id": special.pad, "cls_token_id": special.cls, "sep_token_id": special.sep}
     others = {"bos_token_id": None, "eos_token_id": None, "dtype": "float32", **reading(model)}
-    config = {**_shape(model, vocab_size, special), **ids, **others}
-    return with_task(with_dropout(config, model.dropout), labels, name, marks)
+    return with_dropout({**_shape(model, vocab_size, special), **ids, **others}, model.dropout)
 
 
 def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
@@ -109,15 +107,9 @@ def _body(config: dict[str, Any]) -> Body:
     return ForeignBody(config)
 
 
-def load_config(folder: Path) -> dict[str, Any]:
-    """The config of a model folder."""
-    config: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    return config
-
-
 def load(folder: Path, mlm_head: Path | None = None) -> Encoder:
     """The model in `folder`. Its MLM head comes from the file `mlm_head`, or is fresh."""
-    model = build(load_config(folder), seed=0)
+    model = build(config_of(folder), seed=0)
     load_weights(model, folder)
     if mlm_head is not None:
         load_mlm_head(model, mlm_head)
@@ -136,10 +128,7 @@ def load_weights(model: Encoder, folder: Path) -> None:
 
 def load_encoder(model: Encoder, folder: Path) -> None:
     """Load the weights from `folder`, except the classification head, which may have other classes."""
-    head = model.body.head_names
-    own = {name: value for name, value in model.body.state_dict().items() if name.startswith(head)}
-    stored = {name: value for name, value in load_file(folder / WEIGHTS).items() if not name.startswith(head)}
-    model.body.load_state_dict({**stored, **own})
+    model.body.load_state_dict({**load_file(folder / WEIGHTS), **model.body.head_state()})
 
 
 def to_units(model: Encoder, scale: Scale | None) -> None:
@@ -195,17 +184,13 @@ def save_mlm_head(model: Encoder, path: Path) -> None:
 
 def save_heads(models: Sequence[Encoder], path: Path) -> None:
     """Write the classification heads of several tasks' models, as ``<index>.<name>``."""
-    heads = {
-        f"{index}.{name}": value
-        for index, model in enumerate(models)
-        for name, value in model.body.state_dict().items()
-        if name.startswith(model.body.head_names)
-    }
+    heads: dict[str, torch.Tensor] = {}
+    for index, model in enumerate(models):
+        heads |= {f"{index}.{name}": value for name, value in model.body.head_state().items()}
     write_tensors(heads, path)
 
 
 def load_head(model: Encoder, path: Path, index: int) -> None:
     """Load the classification head that `save_heads` wrote for model number `index`."""
     stored = load_file(path)
-    names = [name for name in model.body.state_dict() if name.startswith(model.body.head_names)]
-    model.body.load_state_dict({name: stored[f"{index}.{name}"] for name in names}, strict=False)
+    model.body.load_state_dict({name: stored[f"{index}.{name}"] for name in model.body.head_state()}, strict=False)

@@ -57,7 +57,7 @@ class Inputs:
         labels: Class indices (int64) or targets (float32), [B]; a teacher's probabilities, or 0 and 1 for several
             labels (float32), [B, classes]; None for external data.
         corrupted: `ids` with masked, replaced and kept tokens, [B, T]; None if nothing is predicted.
-        targets: The original ids of the tokens to predict, [M]; None if nothing is predicted.
+        targets: The original ids of the tokens to predict, [M].
         of_rows: B of the whole batch; this may be a part of it.
         of_masked: M of the whole batch.
     """
@@ -67,13 +67,13 @@ class Inputs:
     positions: Tensor
     queries: Tensor
     query_indices: Tensor
-    mask: Tensor | None
-    types: Tensor | None
-    labels: Tensor | None
-    corrupted: Tensor | None
-    targets: Tensor | None
+    targets: Tensor
     of_rows: int
     of_masked: int
+    mask: Tensor | None = None
+    types: Tensor | None = None
+    labels: Tensor | None = None
+    corrupted: Tensor | None = None
 
 
 def common_shape(model: Model, vocab_size: int) -> dict[str, Any]:
@@ -115,19 +115,18 @@ class Body(nn.Module):
     head_names: tuple[str, ...]
     config: dict[str, Any]
 
-    def head_parameters(self) -> list[nn.Parameter]:
-        """The parameters of the classification head."""
-        return [parameter for name, parameter in self.named_parameters() if name.startswith(self.head_names)]
+    def classification_head(self) -> nn.ModuleList:
+        """The modules of the classification head."""
+        return nn.ModuleList(self.get_submodule(name.removesuffix(".")) for name in self.head_names)
+
+    def head_state(self) -> dict[str, Tensor]:
+        """The part of the state that is the classification head's."""
+        return {name: value for name, value in self.state_dict().items() if name.startswith(self.head_names)}
 
     @property
     def output(self) -> nn.Linear:
         """The last layer of the classification head, which has a bias in all architectures."""
-        *_, last = (
-            part
-            for name, part in self.named_modules()
-            if isinstance(part, nn.Linear) and f"{name}.".startswith(self.head_names)
-        )
-        return last
+        return [part for part in self.classification_head().modules() if isinstance(part, nn.Linear)][-1]
 
     @abstractmethod
     def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:

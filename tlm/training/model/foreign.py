@@ -7,7 +7,6 @@ the tokens to predict, so that no other logits are computed.
 
 import inspect
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -51,7 +50,7 @@ def check_architecture(model: Model) -> None:
         ids, lengths, positions = torch.full((2, 8), _SMALL - 1), torch.tensor([8, 6]), torch.tensor([1, 13])
         mask = (torch.arange(8) < lengths[:, None])[:, None, None, :]
         queries, query_indices = torch.tensor([[0, 1], [8, 13]]), torch.tensor([1, 3])
-        texts = Inputs(ids, lengths, positions, queries, query_indices, mask, None, None, ids, ids[:, 0], 2, 2)
+        texts = Inputs(ids, lengths, positions, queries, query_indices, ids[:, 0], 2, 2, mask)
         with torch.random.fork_rng(devices=[]):
             trial = Encoder(ForeignBody({**config, "id2label": {"0": "a", "1": "b"}, "pad_token_id": 0}))
             trial(texts, texts.ids, tokens=True, classes=True)
@@ -119,9 +118,7 @@ class ForeignBody(Body):
         given = {"input_ids": ids, "attention_mask": None if inputs.mask is None else inputs.mask[:, 0, 0].long()}
         types = {"token_type_ids": inputs.types} if self._typed and inputs.types is not None else {}
         output = self._base(**given, **types)
-        states = None
-        if tokens:
-            states = output[0].flatten(0, 1).index_select(0, inputs.positions)
+        states = output[0].flatten(0, 1).index_select(0, inputs.positions) if tokens else None
         return states, self._classes(output, **given) if classes else None
 
     def embedding(self) -> Tensor:
@@ -186,11 +183,11 @@ class _StandIn(nn.Module):
 
     def __init__(self, base: Any) -> None:
         super().__init__()
-        self._real = SimpleNamespace(base=base)
+        self.__dict__["_real"] = base  # so that it is no submodule
         self.output: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_real"].base, name)
+        return getattr(self.__dict__["_real"], name)
 
     def forward(self, *_: Any, **__: Any) -> Any:
         """The given output."""

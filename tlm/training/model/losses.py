@@ -88,7 +88,6 @@ def distillation_loss(model: Encoder, inputs: Inputs, temperature: float) -> Los
 
 def _token_loss(logits: Tensor, inputs: Inputs) -> Tensor:
     """Cross entropy, summed over this part, divided by the tokens to predict in the whole batch (at least 1)."""
-    assert inputs.targets is not None
     found: Tensor = _CrossEntropy.apply(logits.float(), inputs.targets)  # type: ignore[no-untyped-call]
     return found / max(1, inputs.of_masked)
 

@@ -14,7 +14,7 @@ from transformers.utils import logging
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.ranges import Ints
-from tlm.data.tasks.examples import SEVERAL
+from tlm.data.tasks.examples import SEVERAL, classes_of
 from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import Model
 from tlm.training.input.located import HERE
@@ -101,7 +101,7 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     _check(own, tokenizer, folder)
     kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]
     config = build.with_dropout({**own, "architectures": [kind], **build.reading(shape)}, shape.dropout)
-    labels = None if task["problem"] == "regression" else list(task["labels"])
+    labels = classes_of(inputs["task"])
     marks = inputs["task_tokens"].details.get("marks", ())
     own_task = build.with_task(config, labels, task["name"], marks, several=task["problem"] == SEVERAL)
     model = build.build(own_task, facts["seed"])

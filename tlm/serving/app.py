@@ -61,7 +61,7 @@ class Server:
             v2: protocol.metadata(self.served),
             f"{v2}/ready": ready,
         }
-        routes = [Route(path, _answering(body), methods=["GET"]) for path, body in get.items()]
+        routes = [Route(path, JSONResponse(body), methods=["GET"]) for path, body in get.items()]
         routes.append(Route("/metrics", self.metrics, methods=["GET"]))
         by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
         by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)
@@ -115,13 +115,6 @@ class Server:
     async def metrics(self, _: Request) -> Response:
         """The metrics, as Prometheus reads them."""
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _answering(body: dict[str, Any]) -> Handler:
-    async def handle(_: Request) -> Response:
-        return JSONResponse(body)
-
-    return handle
 
 
 async def _refused(_: Request, error: HTTPException) -> Response:
@@ -221,7 +214,7 @@ class Batcher:
     def _predict(self, asked: list[Asked]) -> list[NDArray[np.float64]]:
         texts = [text for one in asked for text in one.texts]
         pairs = [pair for one in asked for pair in one.pairs or []] or None
-        predicted = self._predictor.predict(texts, pairs, "")
+        predicted = self._predictor.predict(texts, pairs)
         return np.split(predicted, np.cumsum([len(one.texts) for one in asked])[:-1])
 
 

@@ -124,13 +124,12 @@ def answer_v2(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str
 
 def metadata(served: Served) -> dict[str, Any]:
     """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
-    model, at_least = served.predictor, served.at_least
+    model = served.predictor
     inputs = [_tensor("text", "BYTES", -1), _tensor("text_pair", "BYTES", -1)]
     about = {"name": served.name, "versions": [served.version], "platform": "tlm", "inputs": inputs}
     about["outputs"] = _outputs(served, -1)
-    known = {"classes": model.labels, "thresholds": model.thresholds}
-    found: dict[str, Any] = {what: list(values) for what, values in known.items() if values is not None}
-    found |= {"at_least": at_least} if at_least else {}
+    known = {"classes": model.labels, "thresholds": model.thresholds, "at_least": served.at_least or None}
+    found = {what: value for what, value in known.items() if value is not None}
     return {**about, "parameters": found} if found else about
 
 

@@ -10,7 +10,6 @@ from sklearn.preprocessing import normalize
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, passages
-from tlm.data.ranges import by_length
 from tlm.data.tasks.examples import examples, read_splits
 from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError, nearest
@@ -168,11 +167,8 @@ def features(predictor: Predictor, texts: Texts, pairs: Texts | None) -> Any:
 def _states(classifier: Any, texts: Texts, pairs: Texts | None) -> Floats:
     import torch
 
-    tokens = classifier.read(texts, pairs)
     found = np.zeros((len(texts), classifier.model.config.hidden_size))
-    lengths = np.array([len(ids) for ids in tokens["input_ids"]])
-    for rows in track(by_length(lengths, classifier.batch_tokens), "reading training texts", None, "batches"):
-        inputs = {name: [values[row] for row in rows] for name, values in tokens.items()}
+    for rows, inputs in classifier.batches(texts, pairs, "reading training texts"):
         batch = classifier.tokenizer.pad(inputs, return_tensors="pt").to(classifier.model.device)
         with torch.inference_mode():
             states = classifier.model(**batch, output_hidden_states=True).hidden_states[-1]

@@ -1,6 +1,5 @@
 """Predict with a model folder: plain ``transformers`` classes, no download, no code from the folder."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from transformers.utils import logging
 
 from tlm.data.ranges import HEAD
 from tlm.errors import InputError, reason
-from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
+from tlm.evaluation.predict.encoder import EncoderPredictor, Tokens, splits_at_spaces, tokenized
 from tlm.shallow.folder import config_of
 from tlm.training.input.located import HERE, refuse_code
 from tlm.training.model.encoder import tf32
@@ -38,7 +37,7 @@ class Classifier(EncoderPredictor):
             self._uncut.no_padding()
             self._uncut.no_truncation()
 
-    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
+    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Tokens:
         """Tokenize texts or pairs."""
         if (pairs is None and self.cut == HEAD) or self._uncut is None:
             return self.tokenizer(texts, pairs, truncation=True, max_length=self.max_length)  # type: ignore[no-any-return]
@@ -47,7 +46,7 @@ class Classifier(EncoderPredictor):
 
     @torch.inference_mode()
     @tf32()
-    def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
+    def compute(self, inputs: Tokens) -> NDArray[np.float32]:
         """Logits of a batch."""
         batch = self.tokenizer.pad(inputs, return_tensors="pt").to(self.model.device)
         logits: NDArray[np.float32] = self.model(**batch).logits.float().cpu().numpy()

@@ -84,8 +84,8 @@ def predict_command(
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
-        kinds = {"several": predictor.thresholds is not None, "marked": at_least > 0}
-        count = write_rows(answers(predictor, rows, at_least), to_format, predictor.labels, sink, **kinds)
+        answered, several = answers(predictor, rows, at_least), predictor.thresholds is not None
+        count = write_rows(answered, to_format, predictor.labels, sink, several=several, marked=at_least > 0)
         sink.flush()
     unsure = f", {count['unsure']} of them unsure" if at_least else ""
     say(f"predict: {count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error")
@@ -262,18 +262,17 @@ def write_rows(
     counts: Counter[str] = Counter()
     writer = csv.writer(sink, lineterminator="\n")
     answer = ["value"] if labels is None else ["labels"] if several else ["label", "probability"]
-    head = ["row", "text", *answer, *(["unsure"] if marked else [])]
+    mark = ["unsure"] if marked else []
+    head = ["row", "text", *answer, *mark, *(f"p({label})" for label in labels or []), "error"]
     if form == "csv":
-        writer.writerow(map(inert, [*head, *(f"p({label})" for label in labels or []), "error"]))
+        writer.writerow(map(inert, head))
     for row in rows:
         if form == "jsonl":
             sink.write(_json_line(row))
         else:
-            numbers = row.get("probabilities", {})
-            known = row | {"labels": BETWEEN.join(row.get("labels", ()))}
-            known |= {"unsure": str(row["unsure"]).lower()} if "unsure" in row else {}
-            cells = [*(known.get(name, "") for name in head), *(numbers.get(label, "") for label in labels or [])]
-            writer.writerow(map(inert, [*cells, row.get("error", "")]))
+            cells = row | {f"p({label})": value for label, value in row.get("probabilities", {}).items()}
+            cells |= {"labels": BETWEEN.join(row.get("labels", ())), "unsure": str(row.get("unsure", "")).lower()}
+            writer.writerow(inert(cells.get(name, "")) for name in head)
         counts["bad" if "error" in row else "good"] += 1
         counts["unsure"] += row.get("unsure", False)
     return counts

@@ -1,7 +1,8 @@
 """The step `evaluate`: scores of a trained model on dev and test, each read once, its speed and its size."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from operator import mul
 from typing import Any
 
@@ -54,11 +55,15 @@ def _with_members(trained: Artifact) -> dict[str, Artifact]:
     for member in members:
         model = next(member.input(name) for name in ("model", "checkpoint") if name in member.manifest.inputs)
         for name, stage in _with_members(model).items():
-            named, number = f"{member.details['arm']}, {name}", 1
-            while (key := named if number == 1 else f"{named} ({number})") in found:
-                number += 1
-            found[key] = stage
+            own = next(one for one in numbered(f"{member.details['arm']}, {name}") if one not in found)
+            found[own] = stage
     return found
+
+
+def numbered(name: str) -> Iterator[str]:
+    """A name, and the same with each number from 2 on, for what would have the same name."""
+    yield name
+    yield from (f"{name} ({number})" for number in count(2))
 
 
 VERSION = 4

@@ -21,7 +21,7 @@ from tlm.evaluation.predict import predictor
 from tlm.evaluation.predict.predict import model_of
 from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
-from tlm.evaluation.score.evaluate import SPEED, rate, together
+from tlm.evaluation.score.evaluate import SPEED, numbered, rate, together
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import say
@@ -141,10 +141,8 @@ def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
             seed = f" {values['seed']}" if len(part.members) > 1 else ""
             runs = member.run().get("stages", {})
             for stage, cost in values["cost"].items():
-                name, number, key = f"{part.arm}{seed}, {stage}", 1, _key(member, stage)
-                while made.setdefault(name, key) != key:
-                    number += 1
-                    name = f"{part.arm}{seed}, {stage} ({number})"
+                key = _key(member, stage)
+                name = next(one for one in numbered(f"{part.arm}{seed}, {stage}") if made.setdefault(one, key) == key)
                 counted[name], facts[name] = cost, runs.get(stage, {})
     return counted, facts
 

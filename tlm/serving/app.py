@@ -78,8 +78,6 @@ class Server:
         work.cancel()
         with suppress(asyncio.CancelledError):
             await work
-        self.batcher.close()
-        self.bodies.close()
 
     def predicting(self, name: str, read: Callable[[Any], Asked], answer: Callable[..., Any]) -> Handler:
         """Answer requests of the protocol `name`, count and time them; errors become answers of one sentence."""
@@ -192,10 +190,6 @@ class Batcher:
                 if not one.answer.cancelled():
                     one.answer.set_result(values)
 
-    def close(self) -> None:
-        """End the thread when it has predicted its batch."""
-        self._thread.shutdown()
-
     def _together(self, first: _Waiting) -> list[_Waiting]:
         """Take waiting requests of the same kind as `first`, single texts or pairs; a request is never cut."""
         found, texts, characters, others = [first], len(first.asked.texts), first.asked.characters, []
@@ -255,10 +249,6 @@ class Bodies:
             yield found
         finally:
             self.held -= size or len(body)
-
-    def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown()
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the parts that arrive; drop those of a refused body: a client that still sends reads no answer."""

@@ -151,7 +151,7 @@ class Timed:
 
     def __init__(self, predictor: Predictor, device: str) -> None:
         """Time this model, which runs on `device`."""
-        self.predictor, self.labels, self.thresholds = predictor, predictor.labels, predictor.thresholds
+        self.predictor = predictor
         # as in training: time of a CPU core, or of the GPU if there is one
         self._worker = "cpu_seconds" if device == "cpu" else "gpu_seconds"
         self.spent: dict[str, Any] = {"texts": 0, "seconds": 0.0, self._worker: 0.0}

@@ -25,7 +25,7 @@ from tlm.settings import presets
 from tlm.settings.options import Compute, Range
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
-from tlm.training.stages import trainable
+from tlm.training.stages import run_stage, trainable
 
 VERSION, OF_LABELS = 2, 1
 
@@ -86,11 +86,8 @@ def distill(
 
     def write(draft: Draft) -> None:
         from tlm.serving.student import teach
-        from tlm.training.checkpoint import Snapshots
 
-        given = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
-        teach(draft, recipe, given, settings, compute.place, Snapshots(recipe, root, compute, draft.spending))
-        draft.run |= presets.named(preset, overrides)
+        run_stage(teach, draft, recipe, settings, arguments)
 
     return train_together(recipe, root, write, distill, arguments, settings.batch)
 
@@ -126,8 +123,9 @@ def soft_labels(teacher: Artifact, data: Artifact, device: str, root: str | None
         root: Store to write to.
     """
     recipe = Recipe(KIND, KIND, OF_LABELS, {}, {"teacher": teacher, "data": data})
-    uri = produce(recipe, root, _write, recipe, device, root)
-    Progress(recipe.key, root, recipe.inputs).clear()
+    progress = Progress(recipe.key, root, recipe.inputs)
+    uri = produce(recipe, root, _write, recipe, device, progress)
+    progress.clear()
     return Artifact.open(uri, KIND)
 
 
@@ -137,10 +135,9 @@ def answers(labels: Artifact) -> NDArray[np.float32]:
     return found if labels.details["classes"] else found[:, 0]
 
 
-def _write(draft: Draft, recipe: Recipe, device: str, root: str | None) -> None:
+def _write(draft: Draft, recipe: Recipe, device: str, progress: Progress) -> None:
     teacher, data = recipe.inputs["teacher"], recipe.inputs["data"]
     predictor, draft.run["device"] = open_predictor(teacher.path("model"), device)
-    progress = Progress(recipe.key, root, recipe.inputs)
     rows = examples(data).num_rows if data.manifest.kind == "task" else int(data.details["passages"])
     classes = len(predictor.labels or ())
     found = np.full((rows, classes or 1), np.nan, np.float32)

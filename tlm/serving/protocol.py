@@ -84,7 +84,7 @@ def read_v2(body: Any) -> Asked:
     Raises:
         InputError: the body is anything else.
     """
-    tensors = [_object(one, f"inputs[{place}]") for place, one in enumerate(_listed(body, "inputs"))]
+    tensors = _listed(body, "inputs")
     if len(tensors) > 2:
         raise InputError(f"inputs holds {len(tensors)} tensors; expected one with texts, or two for pairs")
     columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
@@ -167,7 +167,8 @@ def _row(instance: Any) -> list[Any]:
     return [instance["text"]] if instance.get("text_pair") is None else [instance["text"], instance["text_pair"]]
 
 
-def _texts_of(tensor: dict[str, Any], name: str) -> list[Any]:
+def _texts_of(value: Any, name: str) -> list[Any]:
+    tensor = _object(value, name)
     if tensor.get("datatype") != "BYTES":
         raise InputError(f"{name} has datatype {repr(tensor.get('datatype'))}; expected BYTES, which are texts")
     data, shape = tensor.get("data"), tensor.get("shape")

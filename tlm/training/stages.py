@@ -118,16 +118,15 @@ def _stage1(recipe: Recipe, root: str | None, step: Callable[..., str], argument
         from tlm.training.joint import train_jointly
 
         settings = presets.resolve(arguments["preset"], arguments["overrides"])
-        _carry_out(train_jointly, draft, recipe, settings, arguments)
+        run_stage(train_jointly, draft, recipe, settings, arguments)
 
     settings: dict[str, int] = recipe.settings["train"]  # most steps are external, where there are such steps
     rows = settings.get("external_batch") or settings["internal_batch"]
     return train_together(recipe, root, write, step, arguments, rows)
 
 
-def _carry_out(
-    work: Callable[..., None], draft: Draft, recipe: Recipe, settings: object, given: dict[str, Any]
-) -> None:
+def run_stage(work: Callable[..., None], draft: Draft, recipe: Recipe, settings: object, given: dict[str, Any]) -> None:
+    """Do the work of a step that trains, with snapshots; `given` are the step's arguments."""
     from tlm.training.checkpoint import Snapshots
 
     snapshots = Snapshots(recipe, given["root"], given["compute"], draft.spending)
@@ -300,7 +299,7 @@ def finetune(
     def write(draft: Draft) -> None:
         from tlm.training.classification import fine_tune
 
-        _carry_out(fine_tune, draft, recipe, settings, arguments)
+        run_stage(fine_tune, draft, recipe, settings, arguments)
 
     return train_together(recipe, root, write, finetune, arguments, settings.batch)
 

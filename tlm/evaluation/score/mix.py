@@ -188,7 +188,6 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
     Returns:
         The URI of the mixture's metrics. The model itself, for `predict` and `download`, is named on stderr.
     """
-
     opened = [Artifact.open(uri, "metrics") for uri in metrics]
     members = list({member.manifest.key: member for member in opened}.values())
     parts = _checked_parts(members)

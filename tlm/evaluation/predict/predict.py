@@ -84,8 +84,7 @@ def predict_command(
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
-        answered, several = answers(predictor, rows, at_least), predictor.thresholds is not None
-        count = write_rows(answered, to_format, predictor.labels, sink, several=several, marked=at_least > 0)
+        count = write_rows(answers(predictor, rows, at_least), to_format, columns(predictor, at_least), sink)
         sink.flush()
     unsure = f", {count['unsure']} of them unsure" if at_least else ""
     say(f"predict: {count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error")
@@ -244,26 +243,22 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
     return (_line_row(number, line, fields if form == "jsonl" else None) for number, line in enumerate(whole, 1))
 
 
-def write_rows(
-    rows: Iterable[dict[str, Any]],
-    form: WriteFormat,
-    labels: Sequence[str] | None,
-    sink: TextIO,
-    *,
-    several: bool = False,
-    marked: bool = False,
-) -> Counter[str]:
+def columns(model: Predictor, at_least: float) -> list[str]:
+    """The columns of predicted rows in CSV, where several labels of a text stand in one cell."""
+    answer = ["label", "probability"] if model.thresholds is None else ["labels"]
+    unsure = ["unsure"] if at_least else []
+    chances = [f"p({label})" for label in model.labels or []]
+    return ["row", "text", *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
+
+
+def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO) -> Counter[str]:
     """Write predicted rows one at a time; returns how many are good, how many of these unsure, and how many bad.
 
     No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
-    values are unchanged; `inert` says what is done in CSV. There, `several` labels of a text stand in one cell, and
-    `marked` rows say in a column whether they are unsure.
+    values are unchanged; `inert` says what is done in CSV, whose columns are `head`.
     """
     counts: Counter[str] = Counter()
     writer = csv.writer(sink, lineterminator="\n")
-    answer = ["value"] if labels is None else ["labels"] if several else ["label", "probability"]
-    mark = ["unsure"] if marked else []
-    head = ["row", "text", *answer, *mark, *(f"p({label})" for label in labels or []), "error"]
     if form == "csv":
         writer.writerow(map(inert, head))
     for row in rows:

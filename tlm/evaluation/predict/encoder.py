@@ -32,22 +32,30 @@ class EncoderPredictor(ABC):
         max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
         cut: What remains of a long text: `HEAD` or `HEAD_TAIL`.
         marks: The marks around the spans that are put first in each text, where the model was trained so.
+        names: The inputs of the model.
+        uncut: A ``tokenizers.Tokenizer`` that neither pads nor truncates: for a pair, the library would build every
+            combination of what it cuts off both texts. None if the model has another kind.
         batch_tokens: Most padded tokens in a batch of several texts.
         shortens: Whether no more than the beginning of a long text need be tokenized (`splits_at_spaces`).
     """
 
     batch_tokens = BATCH_TOKENS
 
-    def __init__(self, config: dict[str, Any], max_length: int, at_spaces: bool) -> None:
-        """Take the classes and marks from the model's config.json."""
+    def __init__(self, config: dict[str, Any], max_length: int, names: Sequence[str], tokenizer: Any) -> None:
+        """Take the classes and marks from the model's config.json; `tokenizer` becomes `uncut`."""
         self.labels, self.marks, self.max_length = model_labels(config), marks_in(config), max_length
         self.cut: str = config.get(CUT, HEAD)
-        self.shortens = at_spaces and self.cut == HEAD
         self.thresholds = model_thresholds(config)
+        self.names, self.uncut = names, tokenizer
+        self.shortens = tokenizer is not None and splits_at_spaces(tokenizer) and self.cut == HEAD
+        if tokenizer is not None:
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
 
-    @abstractmethod
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Tokens:
-        """Tokenize texts, cut to `max_length`, for each input of the model."""
+        """Tokenize texts or pairs, cut to `max_length`, for each input of the model."""
+        given = texts if pairs is None else zip(texts, pairs, strict=True)
+        return tokenized(self.uncut, given, self.names, self.max_length, self.cut)
 
     @abstractmethod
     def compute(self, inputs: Tokens) -> NDArray[np.float32]:
@@ -117,8 +125,7 @@ def tokenized(
     because other threads go on only then.
 
     Args:
-        tokenizer: A ``tokenizers.Tokenizer`` that neither pads nor truncates: for a pair, the library would build every
-            combination of what it cuts off both texts.
+        tokenizer: A ``tokenizers.Tokenizer`` that neither pads nor truncates.
         given: The texts or pairs.
         names: The inputs of the model.
         max_length: Tokens to keep at most, special tokens included.
@@ -219,21 +226,14 @@ class OnnxClassifier(EncoderPredictor):
         for threads in ("intra", "inter"):
             options.add_session_config_entry(f"session.{threads}_op.allow_spinning", "0")
         try:
-            self._tokenizer = Tokenizer.from_file(f"{folder / TOKENIZER}")
+            tokenizer = Tokenizer.from_file(f"{folder / TOKENIZER}")
             self.session = onnxruntime.InferenceSession(
                 f"{folder / (file or config[ONNX]['file'])}", options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both libraries raise what they like
             raise InputError(f"{folder} does not load as an ONNX model: {reason(error)}; export it again") from None
-        super().__init__(config, int(config[ONNX]["max_length"]), splits_at_spaces(self._tokenizer))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._inputs = [given.name for given in self.session.get_inputs()]
-
-    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Tokens:
-        """Tokenize texts or pairs."""
-        given = texts if pairs is None else zip(texts, pairs, strict=True)
-        return tokenized(self._tokenizer, given, self._inputs, self.max_length, self.cut)
+        names = [given.name for given in self.session.get_inputs()]
+        super().__init__(config, int(config[ONNX]["max_length"]), names, tokenizer)
 
     def compute(self, inputs: Tokens) -> NDArray[np.float32]:
         """Logits of a batch."""

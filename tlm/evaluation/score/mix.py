@@ -82,18 +82,12 @@ def mixed(kind: str) -> bool:
 def _part(arm: str) -> ReportRow:
     """Describe one part of a mixture; ``× 5`` stands for five seeds of it."""
     model, times, seeds = arm.partition(" × ")
-    several = times + seeds
     if model == ARM:
-        return ReportRow(LINEAR + several, LINEAR + several, "")
-    if model == STUDENT:
-        return ReportRow(arm, STUDENT + several, "")
-    if model.startswith(f"{STATIC}-"):
-        return ReportRow(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
-    if model.startswith(f"{EMBEDDINGS}-"):
-        return ReportRow(arm, EMBEDDINGS + several, "")
-    if model.startswith(f"{PUBLISHED}-"):
-        return ReportRow(arm, PUBLISHED + several, further_text(model))
-    return ReportRow(arm, ENCODER + several, model)
+        return ReportRow(LINEAR + times + seeds, LINEAR + times + seeds, "")
+    named = (kind for kind in (STATIC, EMBEDDINGS, PUBLISHED) if model.startswith(f"{kind}-"))
+    kind = STUDENT if model == STUDENT else next(named, ENCODER)
+    texts = {STATIC: model.removeprefix(f"{STATIC}-"), PUBLISHED: further_text(model), ENCODER: model}
+    return ReportRow(arm, kind + times + seeds, texts.get(kind, ""))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from research.benchmarks.row import NotMeasured
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.options import Layout
 
@@ -20,6 +21,21 @@ def folder() -> Path:
     path = Path(os.environ.get("TLM_BENCHMARK_ROOT", "build/benchmarks"))
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def dev_data(quick: bool, why: str = "it takes an hour") -> Path:
+    """The folder with corpus and tasks that ``TLM_DEV_DATA`` names. Raises `NotMeasured`: `why` in a quick run."""
+    data = os.environ.get("TLM_DEV_DATA")
+    if quick or not data:
+        raise NotMeasured(why if quick else "name a folder with corpus and tasks: TLM_DEV_DATA")
+    return Path(data)
+
+
+def mixed_corpus(data: Path, root: str) -> str:
+    """Load the corpus of that folder."""
+    from tlm.data.corpus.load import load_corpus
+
+    return load_corpus([str(data / "mixed-corpus.jsonl.zst")], layout=Layout(source_field="s"), root=root)
 
 
 @dataclass(frozen=True)

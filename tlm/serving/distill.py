@@ -139,8 +139,7 @@ def _write(draft: Draft, recipe: Recipe, device: str, progress: Progress) -> Non
     teacher, data = recipe.inputs["teacher"], recipe.inputs["data"]
     predictor, draft.run["device"] = open_predictor(teacher.path("model"), device)
     rows = examples(data).num_rows if data.manifest.kind == "task" else int(data.details["passages"])
-    classes = len(predictor.labels or ())
-    found = np.full((rows, classes or 1), np.nan, np.float32)
+    found = np.full((rows, len(predictor.labels or [""])), np.nan, np.float32)
     done = _resumed(progress, found)
     saved = time.monotonic()
     with closing(Meter(f"asking the teacher about the {data.manifest.kind}", unit="texts")) as meter:

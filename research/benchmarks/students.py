@@ -64,9 +64,8 @@ def scierc(data: Path, root: str) -> Material:
     """SciERC with the mixed corpus."""
     from tlm.data.tasks.task import load_task
 
-    return prepare(
-        "SciERC", mixed_corpus(data, root), load_task(str(data / "scierc"), root=root), "pocket", 50, seeds=3
-    )
+    task = load_task(str(data / "scierc"), root=root)
+    return prepare("SciERC", mixed_corpus(data, root), task, "pocket", 50, seeds=3)
 
 
 def of_demo(folder: Path, root: str) -> Material:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -238,16 +239,12 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
     task = parts[0].members[0].input("task")
     dev = [part.predictions("dev") for part in parts]
     weights = _fit(task, recipe.settings)(dev, read_splits(task, "dev")["dev"].gold)
-    folders: list[list[str]] = []
-    parameters, fixed = 0, True
-    for number, part in enumerate(parts):
-        folders.append([f"{number}-{place}" for place in range(len(part.members))])
-        for name, member in zip(folders[-1], part.members, strict=True):
-            model = model_of(member)
-            assert model is not None, "checked before"
-            shutil.copytree(model.path("model"), draft.folder / "model" / name)
-            parameters += int(model.details["parameters"])
-            fixed &= bool(model.details.get("fixed"))
+    folders = [[f"{number}-{place}" for place in range(len(part.members))] for number, part in enumerate(parts)]
+    models = [model for part in parts for member in part.members if (model := model_of(member))]  # each has one
+    for name, model in zip(chain(*folders), models, strict=True):
+        shutil.copytree(model.path("model"), draft.folder / "model" / name)
+    parameters = sum(int(model.details["parameters"]) for model in models)
+    fixed = all(model.details.get("fixed") for model in models)
     state = weights.state()
     config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **state}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")

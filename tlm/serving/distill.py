@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -88,7 +89,8 @@ def distill(
     def write(draft: Draft) -> None:
         from tlm.serving.student import teach
 
-        run_stage(teach, draft, recipe, settings, arguments)
+        given = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
+        run_stage(partial(teach, answers=given), draft, recipe, settings, arguments)
 
     return train_together(recipe, root, write, distill, arguments, settings.batch)
 

@@ -1,7 +1,9 @@
 """A student: stage 2 whose labels are a teacher's answers, on batches of retrieved text between those of the task."""
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tlm.artifacts.produce import Draft, Recipe
-from tlm.serving.distill import answers
 from tlm.settings.sections import Finetune
 from tlm.training.checkpoint import Snapshots
 from tlm.training.classification import Classification, begin, carry_out
@@ -11,20 +13,23 @@ from tlm.training.input.texts import Texts
 from tlm.training.model.encoder import Inputs
 from tlm.training.model.losses import Losses, distillation_loss
 
+Values = list[NDArray[np.float32]]
 
-def teach(draft: Draft, recipe: Recipe, settings: Finetune, device: str, snapshots: Snapshots) -> None:
+
+def teach(draft: Draft, recipe: Recipe, settings: Finetune, device: str, snapshots: Snapshots, answers: Values) -> None:
     """Train a student and write a `model`. Of several processes, the first one writes it.
 
     Args:
         draft: Where to write.
-        recipe: The recipe of the student: arm, seed, temperature and rho1, and the artifacts ``checkpoint``, ``task``,
-            ``task_tokens`` and ``task_answers``; with retrieved text ``subset_tokens`` and ``subset_answers``.
+        recipe: The recipe of the student: arm, seed, temperature and rho1, and the artifacts ``checkpoint``, ``task``
+            and ``task_tokens``; with retrieved text ``subset_tokens``.
         settings: The settings of stage 2.
         device: The device, as the step was given it.
         snapshots: Where unfinished work is kept.
+        answers: The teacher's answers: about the retrieved text, if there is any, and about the task.
     """
     with ProcessGroup.current().in_turn():
-        work = Distillation(recipe, settings)
+        work = Distillation(recipe, settings, answers)
     work.label = f"a student of {recipe.settings['teacher']}, seed {recipe.settings['seed']}"
     teacher, passages = recipe.settings["teacher"], len(work.passages) if work.passages is not None else 0
     arm = recipe.inputs["checkpoint"].details["arm"]
@@ -40,15 +45,14 @@ class Distillation(Classification):
         answers: The teacher's answers, in the order of the sources of `external`; last, those about the task.
     """
 
-    def __init__(self, recipe: Recipe, settings: Finetune) -> None:
+    def __init__(self, recipe: Recipe, settings: Finetune, answers: Values) -> None:
         (model, examples, shape), inputs, seed = begin(recipe, settings), recipe.inputs, recipe.settings["seed"]
         super().__init__(model, examples, shape, settings, inputs["task"].details["metric"], seed)
         self.temperature = recipe.settings["temperature"]
         tokens = inputs.get("subset_tokens")
         self.passages = None if tokens is None else Texts.open(tokens, shape.max_length, shape.cut)
         self.external = External(self.passages, (examples.texts, examples.without_label()), settings.batch, seed)
-        given = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
-        self.answers = [examples.scale.standardised(one) for one in given] if examples.scale else given
+        self.answers = [examples.scale.standardised(one) for one in answers] if examples.scale else answers
         rho1: int = recipe.settings["rho1"] if self.external else 0
         self.mixture = Interleaving(rho1)
         self.steps *= 1 + rho1

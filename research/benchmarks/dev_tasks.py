@@ -1,12 +1,12 @@
 """The tasks of ``TLM_DEV_DATA`` at pocket scale: what an arm takes, and its scores beside the linear baseline."""
 
-import os
 import tempfile
 from pathlib import Path
 
 from research.benchmarks.demo import SEEDS, pipeline, scores
 from research.benchmarks.measure import Cost, Stopwatch
-from research.benchmarks.row import NotMeasured, Result, Row, limit, need
+from research.benchmarks.row import Result, Row, limit, need
+from research.benchmarks.training_data import dev_data
 
 ARM_CPU_MINUTES = 15.0
 TASKS = ("scierc", "acl-arc")
@@ -15,10 +15,8 @@ TASKS = ("scierc", "acl-arc")
 def run(quick: bool) -> list[Result]:
     """Time of an arm with one seed, and scores over seeds, for each task."""
     need("kfp", "docker")
-    data = os.environ.get("TLM_DEV_DATA")
-    if quick or not data:
-        raise NotMeasured("a quick run has the demo" if quick else "name a folder with corpus and tasks: TLM_DEV_DATA")
-    return [result for task in TASKS for result in of_task(Path(data), task)]
+    data = dev_data(quick, "a quick run has the demo")
+    return [result for task in TASKS for result in of_task(data, task)]
 
 
 def of_task(data: Path, task: str) -> list[Result]:

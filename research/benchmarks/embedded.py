@@ -1,18 +1,17 @@
 """The way from a corpus to a task's passages, by our embedded engine and by others that people could use."""
 
 import importlib.util
-import multiprocessing
 import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from research.benchmarks.measure import CPU, MEMORY, Cost, Measured, Stopwatch, per_cpu_second
+from research.benchmarks.elastic import Server, Service, started
+from research.benchmarks.measure import CPU, MEMORY, Cost, Measured, alone, cost_of, per_cpu_second
 from research.benchmarks.passages import corpus, queries, texts, told
 from research.benchmarks.reference import engines
 from research.benchmarks.row import NotMeasured, Result, Row, against, limit, not_measured
@@ -74,7 +73,7 @@ def measure(documents: int, rounds: int, asked: int, quick: bool) -> list[Result
     results = []
     with ExitStack() as stack:
         there = {name: module for name, module in OTHERS.items() if importlib.util.find_spec(module)}
-        url = _server(stack) if not quick and documents <= SERVER_UP_TO else None
+        url = started(stack) if not quick and documents <= SERVER_UP_TO else None
         if url is None:
             there.pop("Elasticsearch", None)
         for name in OTHERS.keys() - there.keys():
@@ -92,7 +91,7 @@ def size(documents: int, names: list[str], rounds: int, asked: int, quick: bool,
     trials: dict[str, list[Trial]] = {name: [] for name in names}
     for turn in range(rounds):
         for name in names if turn % 2 == 0 else names[::-1]:
-            trials[name].append(_alone(trial, name, str(path), asking, TOP_K, url))
+            trials[name].append(alone(trial, name, str(path), asking, TOP_K, url))
     others = [name for name in names if name != "ours"]
     results = []
     note = told(quick)
@@ -119,8 +118,6 @@ def size(documents: int, names: list[str], rounds: int, asked: int, quick: bool,
 
 def trial(name: str, path: str, asking: dict[str, list[str]], top_ks: Sequence[int], url: str = "") -> Trial:
     """Fill an engine and ask it everything, in this process."""
-    from research.benchmarks.elastic import Server, Service
-
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as folder, ExitStack() as stack:
         server = stack.enter_context(Server(url)) if name == "Elasticsearch" else None
         engine = Service(server) if server else MAKERS[name](Path(folder))
@@ -138,23 +135,12 @@ def trial(name: str, path: str, asking: dict[str, list[str]], top_ks: Sequence[i
         return Trial(index, searches, memory.bytes())
 
 
-def _cost(work: Callable[[], object], amount: int, server: Any) -> Cost:
-    before = server.cpu_seconds() if server else 0.0
-    with Stopwatch() as watch:
+def _cost(work: Callable[[], object], amount: float, server: Server | None) -> Cost:
+    def done() -> float:
         work()
-    cost = watch.cost(amount)
-    return Cost(cost.wall, cost.cpu + (server.cpu_seconds() - before if server else 0.0), 0, amount)
+        return amount
 
-
-def _alone(function: Callable[..., Trial], *arguments: Any) -> Trial:
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *arguments).result()
-
-
-def _server(stack: ExitStack) -> str | None:
-    from research.benchmarks.elastic import started
-
-    return started(stack)
+    return server.cost(done) if server else cost_of(done)
 
 
 class Peak:

@@ -2,17 +2,17 @@
 
 import os
 import shutil
-import statistics
-from collections.abc import Mapping
 from functools import partial
 
 from research.benchmarks import growth_retrieval
-from research.benchmarks.measure import Cost, Side, Stopwatch, child, compare
+from research.benchmarks.growth_retrieval import cpu_seconds
+from research.benchmarks.measure import Side, child
 from research.benchmarks.row import Result, Row, growth
 from research.benchmarks.training_data import folder, prepare
 from tlm.settings.options import Compute
 
 LENGTHS = (32, 64, 128, 256, 512)
+TOGETHER = 4  # steps that are timed together
 STEPS = (100, 200, 400, 800, 1600)
 SEEDS = (1, 2, 3, 4)
 
@@ -41,16 +41,8 @@ def by_length(lengths: tuple[int, ...], repeats: int) -> Result:
         "One optimizer step on 16 texts of full length, pocket model. Attention alone grows with the square; at these "
         "widths it is a small part."
     )
-    return growth("text length", cpu_seconds(sides, repeats), ("tokens of a text", "CPU seconds a step"), note=note)
-
-
-def cpu_seconds(sides: Mapping[int, Side], repeats: int) -> list[tuple[float, float]]:
-    """(size, median of CPU seconds), sizes measured in turn; a side's `work` is how often it did the same."""
-    measured = compare({str(size): side for size, side in sides.items()}, repeats)
-    return [
-        (float(size), statistics.median(cost.cpu / (cost.work or 1) for cost in costs))
-        for size, costs in ((size, measured.costs[str(size)]) for size in sides)
-    ]
+    points = [(length, seconds / TOGETHER) for length, seconds in cpu_seconds(sides, repeats)]
+    return growth("text length", points, ("tokens of a text", "CPU seconds a step"), note=note)
 
 
 def step_side(length: int) -> Side:
@@ -75,16 +67,14 @@ def step_side(length: int) -> Side:
     texts = Texts(Ragged(words.ravel(), np.arange(17) * length), None, length, special)
     masking = Masking(preset.train.mask_share, vocabulary, special)
 
-    def steps(count: int) -> Cost:
-        with Stopwatch() as watch:
-            for step in range(count):
-                batch = masking(collate(texts, np.arange(16)), generator(0, MASK, step))
-                external_loss(model, to_device(batch, torch.device("cpu"))).total.backward()  # type: ignore[no-untyped-call]
-                optimizer.step(1e-3)
-        return watch.cost(count)
+    def steps(count: int) -> None:
+        for step in range(count):
+            batch = masking(collate(texts, np.arange(16)), generator(0, MASK, step))
+            external_loss(model, to_device(batch, torch.device("cpu"))).total.backward()  # type: ignore[no-untyped-call]
+            optimizer.step(1e-3)
 
     steps(1)
-    return partial(steps, 4)
+    return partial(steps, TOGETHER)
 
 
 def stage1(task: str, tokenizer: str, subset: str, steps: int, seeds: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tlm.artifacts.spending import GETRUSAGE_UNIT
 from tlm.artifacts.spending import peak_memory as own_peak
@@ -74,6 +74,7 @@ class Stopwatch:
 
 
 Side = Callable[[], Cost | float | None]
+Found = TypeVar("Found")
 
 
 def cost_of(side: Side) -> Cost:
@@ -89,12 +90,13 @@ def child(function: Callable[..., Cost | float | None], *arguments: Any) -> Side
     Both must be picklable: a function of a module, plain values. Imports inside the function count, those of its
     module do not.
     """
-    return lambda: _in_child(function, *arguments)
+    return lambda: alone(_whole, function, *arguments)
 
 
-def _in_child(function: Callable[..., Cost | float | None], *arguments: Any) -> Cost:
+def alone(function: Callable[..., Found], *arguments: Any) -> Found:
+    """Call a function in a fresh process, and return what it returns."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_whole, function, *arguments).result()
+        return pool.submit(function, *arguments).result()
 
 
 def _whole(function: Callable[..., Cost | float | None], *arguments: Any) -> Cost:

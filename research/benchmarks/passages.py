@@ -8,7 +8,6 @@ they are, no passage stands twice, and the vocabulary goes on growing, as that o
 
 import gzip
 import json
-import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from research.benchmarks.training_data import demo_files, folder
+from research.benchmarks.training_data import demo_files, folder, given_data
 from tlm.retrieval.search.query import make_queries
 
 NEIGHBOURS = 64  # passages among which words are dealt out
@@ -29,14 +28,14 @@ SLAB = NEIGHBOURS << 9  # passages made at a time
 def told(quick: bool) -> str:
     """The origin of the texts, for a note."""
     source, task = ("320,000 passages of 30 domains (`TLM_DEV_DATA`)", "SciERC's sentences")
-    if _given(quick) is None:
+    if given_data(quick) is None:
         source, task = "the demo's corpus (`python -m demo`)", "the demo's training texts"
     return f"Corpus: {source}, beyond its size with copies whose words are dealt out anew; queries: {task}."
 
 
 def corpus(documents: int, quick: bool) -> Path:
     """A parquet file with `documents` passages in its column ``text``; made if it is not there."""
-    path = folder() / f"passages-{'demo' if _given(quick) is None else 'dev'}{'-small' * quick}-{documents}.parquet"
+    path = folder() / f"passages-{'demo' if given_data(quick) is None else 'dev'}{'-small' * quick}-{documents}.parquet"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
@@ -56,7 +55,7 @@ def texts(path: Path) -> Iterator[str]:
 
 def queries(kind: str, quick: bool, number: int = 0) -> list[str]:
     """Queries of a task, whole ("full") or their keywords ("rake"); `number` of them, evenly taken, or all."""
-    given = _given(quick)
+    given = given_data(quick)
     file = (demo_files(quick) / "api-errors" if given is None else given / "scierc") / "train.jsonl"
     rows = [json.loads(line)["text"] for line in file.read_text("utf-8").splitlines()]
     found = [query.text for query in make_queries(enumerate(rows), kind) if query.text]
@@ -79,14 +78,9 @@ def lines_file(lines: int, quick: bool) -> Path:
     return path
 
 
-def _given(quick: bool) -> Path | None:
-    name = os.environ.get("TLM_DEV_DATA")
-    return Path(name) if name and not quick else None
-
-
 @lru_cache(maxsize=1)
 def _base(quick: bool) -> pa.Array:
-    given = _given(quick)
+    given = given_data(quick)
     if given is None:
         with gzip.open(demo_files(quick) / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
             return pa.array([json.loads(line)["text"] for line in file], pa.string())

@@ -1,7 +1,6 @@
 """The cost of each selector, and the distance of its text from the task's (`TLM_DEV_DATA`)."""
 
 import json
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ import numpy as np
 
 from research.benchmarks.curves import JUDGE, influential
 from research.benchmarks.measure import Stopwatch
-from research.benchmarks.row import NotMeasured, Result, Row, limit
+from research.benchmarks.row import Result, Row, limit
+from research.benchmarks.training_data import dev_data, mixed_corpus
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
-from tlm.settings.options import Layout
 
 TOPIC = ("acl_full", "acl_abs", "arxiv_cs", "cs_acm", "cs_inspec", "cs_web", "theses")  # sources of the mixed corpus
 CASES = (("scierc", 0.0), ("scierc", 0.1), ("scierc", 0.02), ("acl-arc", 0.0))  # task, share on topic; 0: as it is
@@ -22,14 +21,10 @@ OTHERS: tuple[Any, ...] = ("random", "dsir", "classifier", "dense", "hybrid")
 
 def run(quick: bool) -> list[Result]:
     """CPU time of choosing as many passages as BM25's, for each task and share."""
-    data = os.environ.get("TLM_DEV_DATA")
-    if quick or not data:
-        raise NotMeasured("it takes an hour" if quick else "name a folder with corpus and tasks: TLM_DEV_DATA")
-    from tlm.data.corpus.load import load_corpus
-
+    data = dev_data(quick)
     with tempfile.TemporaryDirectory() as root:
-        corpus = load_corpus([f"{data}/mixed-corpus.jsonl.zst"], layout=Layout(source_field="s"), root=root)
-        return [result for task, share in CASES for result in of_task(corpus, Path(data, task), share, root)]
+        corpus = mixed_corpus(data, root)
+        return [result for task, share in CASES for result in of_task(corpus, data / task, share, root)]
 
 
 def of_task(corpus: str, task: Path, share: float, root: str, judge: str = JUDGE) -> list[Result]:

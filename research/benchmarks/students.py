@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from research.benchmarks.measure import compare, per_cpu_second
-from research.benchmarks.row import NotMeasured, Result, Row, against, limit, need
+from research.benchmarks.row import Result, Row, against, limit, need
 from research.benchmarks.serving import one_by_one, together
+from research.benchmarks.training_data import dev_data, mixed_corpus
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.options import Fields, Layout
 
@@ -45,14 +46,12 @@ class Material(NamedTuple):
 
 def run(quick: bool) -> list[Result]:
     """Seeds of two teachers, and of the students of each. Finished steps are found in TLM_ROOT, if it is set."""
-    data = os.environ.get("TLM_DEV_DATA")
-    if quick or not data:
-        raise NotMeasured("it takes an hour" if quick else "name a folder with corpus and tasks: TLM_DEV_DATA")
+    data = dev_data(quick)
     need("torch", "onnxruntime")
     results = []
     with tempfile.TemporaryDirectory() as folder:
         root = os.environ.get("TLM_ROOT") or folder
-        for material in (of_demo(Path(folder), root), scierc(Path(data), root)):
+        for material in (of_demo(Path(folder), root), scierc(data, root)):
             scored: dict[str, list[str]] = defaultdict(list)
             for seed in range(material.seeds):
                 for name, metrics in trained(material, seed).items():
@@ -63,11 +62,10 @@ def run(quick: bool) -> list[Result]:
 
 def scierc(data: Path, root: str) -> Material:
     """SciERC with the mixed corpus."""
-    from tlm.data.corpus.load import load_corpus
     from tlm.data.tasks.task import load_task
 
-    corpus = load_corpus([str(data / "mixed-corpus.jsonl.zst")], layout=Layout(source_field="s"), root=root)
-    return prepare("SciERC", corpus, load_task(str(data / "scierc"), root=root), "pocket", 50, seeds=3)
+    task = load_task(str(data / "scierc"), root=root)
+    return prepare("SciERC", mixed_corpus(data, root), task, "pocket", 50, seeds=3)
 
 
 def of_demo(folder: Path, root: str) -> Material:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from research.benchmarks.row import NotMeasured
 from tlm.artifacts.artifact import Artifact
 from tlm.settings.options import Layout
 
@@ -20,6 +21,27 @@ def folder() -> Path:
     path = Path(os.environ.get("TLM_BENCHMARK_ROOT", "build/benchmarks"))
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def given_data(quick: bool) -> Path | None:
+    """The folder with corpus and tasks that ``TLM_DEV_DATA`` names; None in a quick run."""
+    name = os.environ.get("TLM_DEV_DATA")
+    return Path(name) if name and not quick else None
+
+
+def dev_data(quick: bool, why: str = "it takes an hour") -> Path:
+    """The folder with corpus and tasks that ``TLM_DEV_DATA`` names. Raises `NotMeasured`: `why` in a quick run."""
+    data = given_data(quick)
+    if data is None:
+        raise NotMeasured(why if quick else "name a folder with corpus and tasks: TLM_DEV_DATA")
+    return data
+
+
+def mixed_corpus(data: Path, root: str) -> str:
+    """Load the corpus of that folder."""
+    from tlm.data.corpus.load import load_corpus
+
+    return load_corpus([str(data / "mixed-corpus.jsonl.zst")], layout=Layout(source_field="s"), root=root)
 
 
 @dataclass(frozen=True)
@@ -68,14 +90,9 @@ def prepare(quick: bool, vocab_size: int = 6000) -> Material:
     from tlm.training.input.tokenizer import build_tokenizer
 
     root = str(folder() / "store")
-    given = os.environ.get("TLM_DEV_DATA")
-    if given and not quick:
-        corpus_file, task_folder, source, words = (
-            Path(given) / "mixed-corpus.jsonl.zst",
-            Path(given) / "scierc",
-            "s",
-            100,
-        )
+    given = given_data(quick)
+    if given is not None:
+        corpus_file, task_folder, source, words = given / "mixed-corpus.jsonl.zst", given / "scierc", "s", 100
         told = "SciERC and BM25's passages for it from 320,000 passages of 30 domains (`TLM_DEV_DATA`)"
     else:
         data = demo_files(quick)

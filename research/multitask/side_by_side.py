@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from research.multitask.plan import TOGETHER
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
@@ -13,7 +14,6 @@ from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, sprea
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Scores, compared, with_interval
 from tlm.settings.options import Prices
 
-TOGETHER = "multi-task"
 Contents = dict[str, Any]
 Training = tuple[str, tuple[str, ...]]  # a stage, and the tasks that it was for
 

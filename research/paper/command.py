@@ -6,7 +6,7 @@ from pathlib import Path
 
 from research.paper import curves as curve_pages
 from research.paper import page
-from research.paper.blocks import Block, markdown, show
+from research.paper.blocks import Block, show
 from research.paper.blocks import markdown as as_markdown
 from research.paper.plan import ByKey, command_for, missing, once
 from research.paper.results import FOLDER, by_key, fault, read_results, replaced
@@ -98,20 +98,20 @@ def _sections(path: Path, text: str, table: str, scale: str) -> list[re.Match[st
 def _made(table: str | None, scale: str, results: ByKey) -> tuple[str, str]:
     """Text of a section (of the overview if `table` is None) and its figure as SVG, or "" if it has none."""
     if table is None:
-        return markdown([page.report(results, list(expected()), [*PAPER, *ladders()]).overview]), ""
+        return as_markdown([page.report(results, list(expected()), [*PAPER, *ladders()]).overview]), ""
     if table in curves():
         from research.paper import figure as curve_figure
 
-        return markdown(curve_pages.blocks(table, results)), curve_figure.curve_figure(table, results)
+        return as_markdown(curve_pages.blocks(table, results)), curve_figure.curve_figure(table, results)
     check_names(table, scale)
     blocks = page.report(results, [table], [scale]).blocks
     if not blocks:
         raise InputError(f"table {table} cannot be had at scale {scale}; remove its section")
     if scale in PAPER or table in own_tables():
-        return markdown(blocks), ""
+        return as_markdown(blocks), ""
     from research.paper.figure import figure
 
-    return markdown(blocks), figure(table, page.outcomes_at(table, scale, results), results)
+    return as_markdown(blocks), figure(table, page.outcomes_at(table, scale, results), results)
 
 
 def paper(
@@ -144,9 +144,9 @@ def paper(
         results: Folder of the kept results.
         root: Store of the runs, to compare the results with their metrics if these still exist.
     """
+    printed = (lambda blocks: print(as_markdown(blocks))) if markdown else show
     if table in curves() and not update:
-        print_blocks = (lambda found: print(as_markdown(found))) if markdown else show
-        print_blocks(curve_pages.blocks(table, by_key(read_results(Path(results)))))
+        printed(curve_pages.blocks(table, by_key(read_results(Path(results)))))
         return
     tables = [table] if table else list(expected())
     scales = [scale] if scale else [*PAPER, *(name for name in ladders() if name != "tiny")]
@@ -167,10 +167,7 @@ def paper(
     faults = [sentence for result in kept if (sentence := fault(result, root or None))]
     if check:
         blocks.append(Block(f"{len(kept)} results are kept, {len(faults)} do not match", [], faults))
-    if markdown:
-        print(as_markdown(blocks))
-    else:
-        show(blocks)
+    printed(blocks)
     failures = []
     if report.misses:
         named = "; ".join(f"{key} (table {', '.join(those)})" for key, those in list(report.misses.items())[:3])

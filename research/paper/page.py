@@ -293,7 +293,7 @@ def _baseline(columns: Sequence[str], results: ByKey, split: str) -> list[tuple[
         runs = results.get(baseline_key(our_name(column)), {})
         scores = [f"{score:.1f}" for run in runs.values() if (score := run.score(split)) is not None]
         found.append(scores[0] if scores else "–")
-    return [("tf-idf + linear", *found)] if set(found) != {"–"} else []
+    return [(LINEAR, *found)] if set(found) != {"–"} else []
 
 
 def _compared(one: Comparison) -> str:

@@ -14,10 +14,10 @@ from tlm.data.passages import passages, sample
 from tlm.data.ranges import Ints
 from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
+from tlm.evaluation.origins.provenance import count_sources
 from tlm.evaluation.report.preview import examples_by_query
 from tlm.retrieval.retrieve import WITHOUT_QUERIES, training_texts
 from tlm.retrieval.selectors import log_ratios, word_shares
-from tlm.retrieval.subset.judge import of_docs
 
 
 def divergence(task: Floats, other: Floats) -> float:
@@ -99,16 +99,14 @@ def overlap(subsets: list[Subset]) -> dict[str, list[list[float]]]:
 
 def sources(subsets: list[Subset], corpus: Artifact) -> list[dict[str, Any]]:
     """The passages of each source, and its share of the corpus and of each subset; the largest shares first."""
-    whole: Counter[str] = Counter()
-    taken: list[Counter[str]] = [Counter() for _ in subsets]
-    for batch in passages(corpus, ["doc", "source"]):
-        whole.update(_counts(batch["source"]))
-        for subset, counter in zip(subsets, taken, strict=True):
-            for own in of_docs([batch], subset.docs):
-                counter.update(_counts(own["source"]))
+    counted = count_sources(corpus, [subset.artifact for subset in subsets])
+    whole, *taken = (Counter[str]() for _ in counted)
+    for counter, own in zip((whole, *taken), counted, strict=True):
+        for (name, _), number in own.items():  # with any licence
+            counter[name] += number
     found = [
         {
-            "source": str(name),
+            "source": name,
             "passages": number,
             "corpus": number / whole.total(),
             "subsets": [counter[name] / max(1, len(one.docs)) for one, counter in zip(subsets, taken, strict=True)],
@@ -116,10 +114,6 @@ def sources(subsets: list[Subset], corpus: Artifact) -> list[dict[str, Any]]:
         for name, number in whole.items()
     ]
     return sorted(found, key=lambda row: (-max(row["corpus"], *row["subsets"]), row["source"]))
-
-
-def _counts(names: pa.Array) -> dict[str, int]:
-    return {row["values"]: row["counts"] for row in pc.value_counts(names).to_pylist()}
 
 
 def reductions(subsets: list[Subset], corpus: Artifact, most: int, seed: int) -> list[float | None]:

@@ -19,7 +19,7 @@ from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
-from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier, splits_at_spaces, tokenized
+from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier, tokenized
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
@@ -58,7 +58,8 @@ class Bare(EncoderPredictor):
             )
         self.longest = 0
         self.own.enable_truncation(10)
-        super().__init__({"id2label": {"0": "a", "1": "b"}}, 10, splits_at_spaces(self.own))
+        names, uncut = ["input_ids"], Tokenizer.from_str(self.own.to_str())
+        super().__init__({"id2label": {"0": "a", "1": "b"}}, 10, names, uncut)
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> dict[str, list[list[int]]]:
         self.longest = max(self.longest, *map(len, texts))

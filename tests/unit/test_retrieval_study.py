@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -241,8 +242,13 @@ def test_sources_over_shards(tmp_path: Path):
             save(draft, f"passages-{shard:05d}.parquet", columns)
         draft.details.update(passages=6)
 
+    def of(docs):
+        columns = {"doc": np.array(docs, np.int64)}
+        made = make("subset", tmp_path, lambda draft: save(draft, "passages-00000.parquet", columns), {"docs": docs})
+        return replace(subset_of(docs), artifact=Artifact.open(made))
+
     corpus = Artifact.open(make("corpus", tmp_path, write, {}))
-    found = {row["source"]: row for row in sources([subset_of([1, 3, 4]), subset_of([])], corpus)}
+    found = {row["source"]: row for row in sources([of([1, 3, 4]), of([])], corpus)}
     assert {name: row["passages"] for name, row in found.items()} == {"a": 2, "b": 3, "c": 1}
     assert found["b"]["subsets"] == [pytest.approx(2 / 3), 0]
     assert found["a"]["subsets"] == [0, 0]

@@ -404,7 +404,6 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
             for text in ("fail", "fine")
         ]
         work.cancel()
-        batcher.close()
         return [one for (one,) in found]
 
     failed, answered = asyncio.run(both())

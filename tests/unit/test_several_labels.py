@@ -28,7 +28,7 @@ from tlm.data.tasks.metrics import above, fitted_thresholds
 from tlm.data.tasks.splits import divided
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import InputRow, answers, model_folder, predict, write_rows
+from tlm.evaluation.predict.predict import InputRow, answers, columns, model_folder, predict, write_rows
 from tlm.evaluation.predict.predictor import Weights, open_predictor
 from tlm.evaluation.predict.predictor import fitted as mixed
 from tlm.evaluation.report.kfp import confusion, summary
@@ -246,7 +246,7 @@ def test_csv_has_the_labels_in_one_cell(answered):
     predictor, texts, _ = answered
     sink = io.StringIO()
     given = [*(InputRow(number, text) for number, text in enumerate(texts, 1)), InputRow(4, error="no text")]
-    write_rows(answers(predictor, iter(given)), "csv", predictor.labels, sink, several=True)
+    write_rows(answers(predictor, iter(given)), "csv", columns(predictor, 0.0), sink)
     head, *body = csv.reader(io.StringIO(sink.getvalue()))
     assert head == ["row", "text", "labels", *(f"p({label})" for label in BOTH), "error"]
     assert [set(filter(None, row[2].split("; "))) for row in body] == [{"red", "blue"}, {"blue"}, set(), set()]

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests import toys_training
 from tests.toys import make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.spending import Amount
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Split
 from tlm.evaluation.predict.classifier import Classifier
@@ -85,6 +86,17 @@ def test_calls_are_added_up_by_the_kind_of_processor() -> None:
         assert other not in facts
         assert facts["peak_memory"] > 1e6
     assert facts["gpu_seconds"] == facts["seconds"] > 0
+
+
+def test_energy_that_one_call_did_not_measure_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a counter can no longer be read."""
+    found = iter([{"cpu_joules": Amount(5.0)}, {"cpu_joules": Amount(0.0, 1)}])
+    monkeypatch.setattr(speed.Spending, "joules", lambda _: next(found))
+    timed = Timed(Counting(), "cpu")
+    timed.predict(["a"])
+    assert timed.facts()["cpu_joules"] == 5
+    timed.predict(["b"])
+    assert "cpu_joules" not in timed.facts()
 
 
 def test_a_mixture_takes_what_its_members_take_as_far_as_all_were_measured() -> None:

@@ -294,7 +294,7 @@ def test_the_second_model_is_asked_about_the_others_only(store: Store, cascade: 
     found = predictor.predict(TEXTS)
     first, second = parts_in(store, "test")
     passed = first.max(axis=1) < at_least
-    assert timed.spent["texts"] == passed.sum()
+    assert timed.facts()["texts"] == passed.sum()
     assert 0 < passed.sum() < len(TEXTS)
     assert np.abs(found - np.where(passed[:, None], second, first)).max() < 1e-6
     assert np.abs(first - second).min() > 1e-6  # so that the wrong one would be seen

@@ -61,7 +61,7 @@ class Server:
             v2: protocol.metadata(self.served),
             f"{v2}/ready": ready,
         }
-        routes = [Route(path, _answering(body), methods=["GET"]) for path, body in get.items()]
+        routes = [Route(path, JSONResponse(body), methods=["GET"]) for path, body in get.items()]
         routes.append(Route("/metrics", self.metrics, methods=["GET"]))
         by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
         by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)
@@ -78,8 +78,6 @@ class Server:
         work.cancel()
         with suppress(asyncio.CancelledError):
             await work
-        self.batcher.close()
-        self.bodies.close()
 
     def predicting(self, name: str, read: Callable[[Any], Asked], answer: Callable[..., Any]) -> Handler:
         """Answer requests of the protocol `name`, count and time them; errors become answers of one sentence."""
@@ -115,13 +113,6 @@ class Server:
     async def metrics(self, _: Request) -> Response:
         """The metrics, as Prometheus reads them."""
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
-
-
-def _answering(body: dict[str, Any]) -> Handler:
-    async def handle(_: Request) -> Response:
-        return JSONResponse(body)
-
-    return handle
 
 
 async def _refused(_: Request, error: HTTPException) -> Response:
@@ -199,10 +190,6 @@ class Batcher:
                 if not one.answer.cancelled():
                     one.answer.set_result(values)
 
-    def close(self) -> None:
-        """End the thread when it has predicted its batch."""
-        self._thread.shutdown()
-
     def _together(self, first: _Waiting) -> list[_Waiting]:
         """Take waiting requests of the same kind as `first`, single texts or pairs; a request is never cut."""
         found, texts, characters, others = [first], len(first.asked.texts), first.asked.characters, []
@@ -221,7 +208,7 @@ class Batcher:
     def _predict(self, asked: list[Asked]) -> list[NDArray[np.float64]]:
         texts = [text for one in asked for text in one.texts]
         pairs = [pair for one in asked for pair in one.pairs or []] or None
-        predicted = self._predictor.predict(texts, pairs, "")
+        predicted = self._predictor.predict(texts, pairs)
         return np.split(predicted, np.cumsum([len(one.texts) for one in asked])[:-1])
 
 
@@ -262,10 +249,6 @@ class Bodies:
             yield found
         finally:
             self.held -= size or len(body)
-
-    def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown()
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the parts that arrive; drop those of a refused body: a client that still sends reads no answer."""

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Final
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact, home
@@ -125,8 +126,9 @@ def soft_labels(teacher: Artifact, data: Artifact, device: str, root: str | None
         root: Store to write to.
     """
     recipe = Recipe(KIND, KIND, OF_LABELS, {}, {"teacher": teacher, "data": data})
-    uri = produce(recipe, root, _write, recipe, device, root)
-    Progress(recipe.key, root, recipe.inputs).clear()
+    progress = Progress(recipe.key, root, recipe.inputs)
+    uri = produce(recipe, root, _write, recipe, device, progress)
+    progress.clear()
     return Artifact.open(uri, KIND)
 
 
@@ -136,13 +138,11 @@ def answers(labels: Artifact) -> NDArray[np.float32]:
     return found if labels.details["classes"] else found[:, 0]
 
 
-def _write(draft: Draft, recipe: Recipe, device: str, root: str | None) -> None:
+def _write(draft: Draft, recipe: Recipe, device: str, progress: Progress) -> None:
     teacher, data = recipe.inputs["teacher"], recipe.inputs["data"]
     predictor, draft.run["device"] = open_predictor(teacher.path("model"), device)
-    progress = Progress(recipe.key, root, recipe.inputs)
     rows = examples(data).num_rows if data.manifest.kind == "task" else int(data.details["passages"])
-    classes = len(predictor.labels or ())
-    found = np.full((rows, classes or 1), np.nan, np.float32)
+    found = np.full((rows, len(predictor.labels or [""])), np.nan, np.float32)
     done = _resumed(progress, found)
     saved = time.monotonic()
     with closing(Meter(f"asking the teacher about the {data.manifest.kind}", unit="texts")) as meter:
@@ -172,24 +172,22 @@ def _resumed(progress: Progress, found: NDArray[np.float32]) -> int:
 
 def _asked(data: Artifact) -> Iterator[Texts]:
     """The texts to ask about, in chunks that do not depend on where an earlier attempt ended."""
-    if data.manifest.kind == "task":
-        yield from _of_task(data)
-        return
-    first = 0
-    for batch in passages(data, ["text"]):
-        texts = batch.column("text").to_pylist()
+    for first, texts, pairs in _of_task(data) if data.manifest.kind == "task" else _of_subset(data):
         for start in range(0, len(texts), CHUNK):
-            yield first + start, texts[start : start + CHUNK], None
-        first += len(texts)
+            part = slice(start, start + CHUNK)
+            yield first + start, texts[part], pairs and pairs[part]
+
+
+def _of_subset(subset: Artifact) -> Iterator[Texts]:
+    first = 0
+    for batch in passages(subset, ["text"]):
+        yield first, batch.column("text").to_pylist(), None
+        first += len(batch)
 
 
 def _of_task(task: Artifact) -> Iterator[Texts]:
     table = examples(task)
-    splits = np.array(table["split"].to_pylist(), dtype=object)
-    texts, seconds = table["text"].to_pylist(), table["text_pair"].to_pylist()
     for split in ("train", UNLABELLED):
-        rows = np.flatnonzero(splits == split)  # one after the other, as examples are ordered by split
-        for start in range(0, len(rows), CHUNK):
-            part = slice(rows[start], rows[min(start + CHUNK, len(rows)) - 1] + 1)
-            pairs = [pair or "" for pair in seconds[part]] if task.details["pair"] else None
-            yield int(part.start), texts[part], pairs
+        part = table.filter(pc.equal(table["split"], split))  # one after the other, as examples are ordered by split
+        pairs = part["text_pair"].to_pylist() if task.details["pair"] else None
+        yield table["split"].index(split).as_py(), part["text"].to_pylist(), pairs

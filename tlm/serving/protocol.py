@@ -84,7 +84,7 @@ def read_v2(body: Any) -> Asked:
     Raises:
         InputError: the body is anything else.
     """
-    tensors = [_object(one, f"inputs[{place}]") for place, one in enumerate(_listed(body, "inputs"))]
+    tensors = _listed(body, "inputs")
     if len(tensors) > 2:
         raise InputError(f"inputs holds {len(tensors)} tensors; expected one with texts, or two for pairs")
     columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
@@ -124,13 +124,12 @@ def answer_v2(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str
 
 def metadata(served: Served) -> dict[str, Any]:
     """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
-    model, at_least = served.predictor, served.at_least
+    model = served.predictor
     inputs = [_tensor("text", "BYTES", -1), _tensor("text_pair", "BYTES", -1)]
     about = {"name": served.name, "versions": [served.version], "platform": "tlm", "inputs": inputs}
     about["outputs"] = _outputs(served, -1)
-    known = {"classes": model.labels, "thresholds": model.thresholds}
-    found: dict[str, Any] = {what: list(values) for what, values in known.items() if values is not None}
-    found |= {"at_least": at_least} if at_least else {}
+    known = {"classes": model.labels, "thresholds": model.thresholds, "at_least": served.at_least or None}
+    found = {what: value for what, value in known.items() if value is not None}
     return {**about, "parameters": found} if found else about
 
 
@@ -168,7 +167,8 @@ def _row(instance: Any) -> list[Any]:
     return [instance["text"]] if instance.get("text_pair") is None else [instance["text"], instance["text_pair"]]
 
 
-def _texts_of(tensor: dict[str, Any], name: str) -> list[Any]:
+def _texts_of(value: Any, name: str) -> list[Any]:
+    tensor = _object(value, name)
     if tensor.get("datatype") != "BYTES":
         raise InputError(f"{name} has datatype {repr(tensor.get('datatype'))}; expected BYTES, which are texts")
     data, shape = tensor.get("data"), tensor.get("shape")

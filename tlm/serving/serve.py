@@ -139,8 +139,6 @@ def manifest(
     filled = text.substitute(quoted, name=name, length=length, store_port=store_port())
     service, policy, predictors = yaml.safe_load_all(filled)
     if at_least:
-        from tlm.evaluation.predict.predict import check_at_least
-
         check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
         predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]
     account = {"serviceAccountName": service_account} if service_account else {}
@@ -170,17 +168,15 @@ def store_port() -> int:
 def _longest(model: Artifact) -> int:
     """Return the most tokens of a text that KServe's runtime reads. Raises InputError if it cannot serve the model."""
     config = config_of(model.path(f"model/{CONFIG}").parent)
-    advice = "; use --runtime tlm"
-    if FAMILY in config or ONNX in config:
-        kind = config.get(FAMILY) or "onnx"
-        raise InputError(f"{model.uri} is a model of the family '{kind}', which transformers does not load{advice}")
-    if SPANS_FIRST in config:
-        raise InputError(f"{model.uri} reads marked spans first, which only `tlm` prepares so{advice}")
-    if CUT in config:
-        raise InputError(f"{model.uri} reads head and tail of long texts, which only `tlm` cuts so{advice}")
-    if config.get("problem_type") == "regression":
-        raise InputError(f"{model.uri} predicts a number, but KServe's runtime answers with classes{advice}")
-    if config.get("problem_type") == MULTI_LABEL:
-        raise InputError(f"{model.uri} gives several labels, but KServe's runtime answers with one{advice}")
+    family, problem = config.get(FAMILY, "onnx" if ONNX in config else ""), config.get("problem_type")
+    unfit = {
+        f"is a model of the family '{family}', which transformers does not load": family,
+        "reads marked spans first, which only `tlm` prepares so": SPANS_FIRST in config,
+        "reads head and tail of long texts, which only `tlm` cuts so": CUT in config,
+        "predicts a number, but KServe's runtime answers with classes": problem == "regression",
+        "gives several labels, but KServe's runtime answers with one": problem == MULTI_LABEL,
+    }
+    if why := next((why for why, holds in unfit.items() if holds), ""):
+        raise InputError(f"{model.uri} {why}; use --runtime tlm")
     tokenizer = json.loads(model.path("model/tokenizer_config.json").read_text(encoding="utf-8"))
     return int(tokenizer["model_max_length"])

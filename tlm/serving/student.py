@@ -5,19 +5,19 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.produce import Draft, Recipe
 from tlm.settings.options import Compute
-from tlm.settings.sections import Finetune, Model
+from tlm.settings.sections import Finetune
 from tlm.training.classification import Classification, begin, carry_out
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input.batches import Batch, External, Interleaving
-from tlm.training.input.texts import Examples, Texts
-from tlm.training.model.encoder import Encoder, Inputs
+from tlm.training.input.texts import Texts
+from tlm.training.model.encoder import Inputs
 from tlm.training.model.losses import Losses, distillation_loss
 
-Targets = list[NDArray[np.float32]]
+Values = list[NDArray[np.float32]]
 
 
 def teach(
-    draft: Draft, recipe: Recipe, answers: Targets, settings: Finetune, compute: Compute, root: str | None
+    draft: Draft, recipe: Recipe, answers: Values, settings: Finetune, compute: Compute, root: str | None
 ) -> None:
     """Train a student and write a `model`. Of several processes, the first one writes it.
 
@@ -25,14 +25,13 @@ def teach(
         draft: Where to write.
         recipe: The recipe of the student: arm, seed, temperature and rho1, and the artifacts ``checkpoint``, ``task``
             and ``task_tokens``; with retrieved text ``subset_tokens``.
-        answers: The teacher's answers: about the retrieved text, if there is any, and about the task.
         settings: The settings of stage 2.
+        answers: The teacher's answers: about the retrieved text, if there is any, and about the task.
         compute: Where to train, and how often to save the state.
         root: The store, as the step was given it.
     """
     with ProcessGroup.current().in_turn():
-        model, examples, shape = begin(recipe, settings)
-        work = Distillation(model, examples, shape, settings, recipe, answers)
+        work = Distillation(recipe, settings, answers)
     work.label = f"a student of {recipe.settings['teacher']}, seed {recipe.settings['seed']}"
     teacher, passages = recipe.settings["teacher"], len(work.passages) if work.passages is not None else 0
     arm = recipe.inputs["checkpoint"].details["arm"]
@@ -48,12 +47,10 @@ class Distillation(Classification):
         answers: The teacher's answers, in the order of the sources of `external`; last, those about the task.
     """
 
-    def __init__(
-        self, model: Encoder, examples: Examples, shape: Model, settings: Finetune, recipe: Recipe, answers: Targets
-    ) -> None:
-        seed = recipe.settings["seed"]
-        super().__init__(model, examples, shape, settings, recipe.inputs["task"].details["metric"], seed)
-        inputs, self.temperature = recipe.inputs, recipe.settings["temperature"]
+    def __init__(self, recipe: Recipe, settings: Finetune, answers: Values) -> None:
+        (model, examples, shape), inputs, seed = begin(recipe, settings), recipe.inputs, recipe.settings["seed"]
+        super().__init__(model, examples, shape, settings, inputs["task"].details["metric"], seed)
+        self.temperature = recipe.settings["temperature"]
         tokens = inputs.get("subset_tokens")
         self.passages = None if tokens is None else Texts.open(tokens, shape.max_length, shape.cut)
         self.external = External(self.passages, (examples.texts, examples.without_label()), settings.batch, seed)

@@ -257,8 +257,9 @@ def predictions(count: int, seed: int) -> Iterator[str]:
         text, label = ("".join(chance.choices(pieces, k=chance.randrange(1, 6))) for _ in range(2))
         row = {"row": 1, "text": text, "label": label, "probability": 0.5, "probabilities": {label: 0.5}}
         table, lines = io.StringIO(), io.StringIO()
-        write_rows([row], "csv", [label], table)
-        write_rows([row], "jsonl", [label], lines)
+        head = ["row", "text", "label", "probability", f"p({label})", "error"]
+        write_rows([row], "csv", head, table)
+        write_rows([row], "jsonl", head, lines)
         yield _acting(table.getvalue()) or _hidden(lines.getvalue(), row)
 
 

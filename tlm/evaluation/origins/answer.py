@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.preprocessing import normalize
+from sklearn.metrics.pairwise import cosine_similarity
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, passages
-from tlm.data.ranges import by_length
 from tlm.data.tasks.examples import examples, read_splits
 from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError, nearest
@@ -111,7 +110,7 @@ def _learned(
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
     source = trained(model)
     task, subset = source.nearest("task"), source.nearest("subset")
-    shows = task is not None and not isinstance(predictor, OnnxClassifier)
+    shows = not isinstance(predictor, OnnxClassifier)
     near = nearest_texts(predictor, task, text, pair, top) if task and shows else []
     passages = taught(subset, words, top) if subset else []
     notes = [note for note, found in ((NO_TASK, near), (NO_SUBSET, passages)) if not found]
@@ -167,11 +166,8 @@ def features(predictor: Predictor, texts: Texts, pairs: Texts | None) -> Any:
 def _states(classifier: Any, texts: Texts, pairs: Texts | None) -> Floats:
     import torch
 
-    tokens = classifier.read(texts, pairs)
     found = np.zeros((len(texts), classifier.model.config.hidden_size))
-    lengths = np.array([len(ids) for ids in tokens["input_ids"]])
-    for rows in track(by_length(lengths, classifier.batch_tokens), "reading training texts", None, "batches"):
-        inputs = {name: [values[row] for row in rows] for name, values in tokens.items()}
+    for rows, inputs in classifier.batches(texts, pairs, "reading training texts"):
         batch = classifier.tokenizer.pad(inputs, return_tensors="pt").to(classifier.model.device)
         with torch.inference_mode():
             states = classifier.model(**batch, output_hidden_states=True).hidden_states[-1]
@@ -188,9 +184,8 @@ def nearest_texts(predictor: Predictor, task: Artifact, text: str, pair: str | N
     train = read_splits(task, "train")["train"]
     rows = evenly(len(train.texts), len(train.texts) if isinstance(predictor, ShallowPredictor) else MOST_READ)
     pairs = None if train.pairs is None else [*(train.pairs[row] for row in rows), pair or ""]
-    found = normalize(features(predictor, [*(train.texts[row] for row in rows), text], pairs))
-    product = found[:-1] @ found[-1:].T
-    near = np.asarray(product if isinstance(product, np.ndarray) else product.toarray())[:, 0]
+    found = features(predictor, [*(train.texts[row] for row in rows), text], pairs)
+    near = cosine_similarity(found[:-1], found[-1:])[:, 0]
     order = np.argsort(-near, kind="stable")[:most]
     table = examples(task).take(train.example[np.array(rows)[order]]).to_pylist()
     labels = (row["target"] if row["label"] is None else row["label"] for row in table)

@@ -1,6 +1,5 @@
 """Predict with a model folder: plain ``transformers`` classes, no download, no code from the folder."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from transformers.utils import logging
 
 from tlm.data.ranges import HEAD
 from tlm.errors import InputError, reason
-from tlm.evaluation.predict.encoder import EncoderPredictor, splits_at_spaces, tokenized
+from tlm.evaluation.predict.encoder import EncoderPredictor, Tokens
 from tlm.shallow.folder import config_of
 from tlm.training.input.located import HERE, refuse_code
 from tlm.training.model.encoder import tf32
@@ -32,22 +31,18 @@ class Classifier(EncoderPredictor):
         self.tokenizer, self.model = load_pretrained(folder, AutoModelForSequenceClassification, "a classifier", device)
         longest = longest_input(self.tokenizer, self.model.config)
         cuts = self.tokenizer.is_fast and self.tokenizer.truncation_side == "right"
-        super().__init__(config_of(folder), longest, cuts and splits_at_spaces(self.tokenizer.backend_tokenizer))
-        self._uncut = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()) if cuts else None
-        if self._uncut is not None:
-            self._uncut.no_padding()
-            self._uncut.no_truncation()
+        own = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()) if cuts else None
+        super().__init__(config_of(folder), longest, self.tokenizer.model_input_names, own)
 
-    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
+    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Tokens:
         """Tokenize texts or pairs."""
-        if (pairs is None and self.cut == HEAD) or self._uncut is None:
+        if (pairs is None and self.cut == HEAD) or self.uncut is None:
             return self.tokenizer(texts, pairs, truncation=True, max_length=self.max_length)  # type: ignore[no-any-return]
-        given = texts if pairs is None else zip(texts, pairs, strict=True)
-        return tokenized(self._uncut, given, self.tokenizer.model_input_names, self.max_length, self.cut)
+        return super().tokenize(texts, pairs)
 
     @torch.inference_mode()
     @tf32()
-    def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
+    def compute(self, inputs: Tokens) -> NDArray[np.float32]:
         """Logits of a batch."""
         batch = self.tokenizer.pad(inputs, return_tensors="pt").to(self.model.device)
         logits: NDArray[np.float32] = self.model(**batch).logits.float().cpu().numpy()

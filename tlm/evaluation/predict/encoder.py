@@ -2,7 +2,8 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from tlm.data.marks import marks_in, with_spans_first
-from tlm.data.ranges import BATCH_TOKENS, CUT, HEAD, by_length, skipped
+from tlm.data.ranges import BATCH_TOKENS, CUT, HEAD, Ints, by_length, skipped
 from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS, UNFITTED, Floats, Texts
 from tlm.errors import InputError, reason
 from tlm.progress import Meter
 from tlm.settings.options import cores, given_threads
 from tlm.shallow.folder import config_of
 
+Tokens = dict[str, list[list[int]]]  # what a model takes of each text, by the name of the input
 CHARACTERS = 8  # of a text for each token, below which it is tokenized as a whole; English has four to five
 
 
@@ -30,28 +32,36 @@ class EncoderPredictor(ABC):
         max_length: Longest input in tokens, special tokens included; the rest of a text (or pair) is cut.
         cut: What remains of a long text: `HEAD` or `HEAD_TAIL`.
         marks: The marks around the spans that are put first in each text, where the model was trained so.
+        names: The inputs of the model.
+        uncut: A ``tokenizers.Tokenizer`` that neither pads nor truncates: for a pair, the library would build every
+            combination of what it cuts off both texts. None if the model has another kind.
         batch_tokens: Most padded tokens in a batch of several texts.
         shortens: Whether no more than the beginning of a long text need be tokenized (`splits_at_spaces`).
     """
 
     batch_tokens = BATCH_TOKENS
 
-    def __init__(self, config: dict[str, Any], max_length: int, at_spaces: bool) -> None:
-        """Take the classes and marks from the model's config.json."""
+    def __init__(self, config: dict[str, Any], max_length: int, names: Sequence[str], tokenizer: Any) -> None:
+        """Take the classes and marks from the model's config.json; `tokenizer` becomes `uncut`."""
         self.labels, self.marks, self.max_length = model_labels(config), marks_in(config), max_length
         self.cut: str = config.get(CUT, HEAD)
-        self.shortens = at_spaces and self.cut == HEAD
         self.thresholds = model_thresholds(config)
+        self.names, self.uncut = names, tokenizer
+        self.shortens = tokenizer is not None and splits_at_spaces(tokenizer) and self.cut == HEAD
+        if tokenizer is not None:
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+
+    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Tokens:
+        """Tokenize texts or pairs, cut to `max_length`, for each input of the model."""
+        given = texts if pairs is None else zip(texts, pairs, strict=True)
+        return tokenized(self.uncut, given, self.names, self.max_length, self.cut)
 
     @abstractmethod
-    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
-        """Tokenize texts, cut to `max_length`, for each input of the model."""
-
-    @abstractmethod
-    def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
+    def compute(self, inputs: Tokens) -> NDArray[np.float32]:
         """Logits of a batch, which is to be padded, shape [n, classes] (or [n, 1])."""
 
-    def read(self, texts: Texts, pairs: Texts | None = None) -> Mapping[str, list[list[int]]]:
+    def read(self, texts: Texts, pairs: Texts | None = None) -> Tokens:
         """Tokenize texts, each with its spans first if the model was trained so."""
         first = [with_spans_first(text, self.marks) for text in texts]
         if pairs is not None:
@@ -73,12 +83,22 @@ class EncoderPredictor(ABC):
             size, before = 2 * size, ids
         return text
 
+    def batches(self, texts: Texts, pairs: Texts | None, label: str) -> Iterator[tuple[Ints, Tokens]]:
+        """The tokenized texts in batches of similar length: which texts, and each input of the model."""
+        if not texts:
+            return
+        tokens = self.read(texts, pairs)
+        with closing(Meter(label, len(texts), "texts")) as meter:
+            for rows in by_length(np.array([len(ids) for ids in tokens["input_ids"]]), self.batch_tokens):
+                yield rows, {name: [values[row] for row in rows] for name, values in tokens.items()}
+                meter.advance(len(rows))
+
     def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
         """Probabilities, shape [n, classes], or numbers, shape [n, 1], in the order of the texts."""
-        logits = self.logits(texts, pairs, label)
+        logits = self.logits(texts, pairs, label).astype(np.float64)
         if self.labels is None:
-            return logits.astype(np.float64)
-        return probabilities(logits) if self.thresholds is None else expit(logits.astype(np.float64))  # type: ignore[no-any-return]
+            return logits
+        return softmax(logits, axis=1) if self.thresholds is None else expit(logits)  # type: ignore[no-any-return]
 
     def logits(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> NDArray[np.float32]:
         """Logits, shape [n, classes] (or [n, 1]), in the order of the texts. Texts of similar length share a batch.
@@ -87,14 +107,8 @@ class EncoderPredictor(ABC):
             InputError: a logit is not finite (a training that diverged).
         """
         result = np.zeros((len(texts), len(self.labels or [""])), dtype=np.float32)
-        if not texts:
-            return result
-        tokens = self.read(texts, pairs)
-        meter = Meter(label, len(texts), "texts")
-        for rows in by_length(np.array([len(ids) for ids in tokens["input_ids"]]), self.batch_tokens):
-            result[rows] = self.compute({name: [values[row] for row in rows] for name, values in tokens.items()})
-            meter.advance(len(rows))
-        meter.close()
+        for rows, inputs in self.batches(texts, pairs, label):
+            result[rows] = self.compute(inputs)
         if not np.isfinite(result).all():
             raise InputError(
                 "the model gives values that are not finite: its training diverged; lower the learning rate"
@@ -104,21 +118,20 @@ class EncoderPredictor(ABC):
 
 def tokenized(
     tokenizer: Any, given: Iterable[str | tuple[str, str]], names: Sequence[str], max_length: int, cut: str = HEAD
-) -> dict[str, list[list[int]]]:
+) -> Tokens:
     """Tokenize texts or pairs for each input of a model.
 
     One at a time, because the tokenizer takes much more memory for a long text than the text itself; and as a batch,
     because other threads go on only then.
 
     Args:
-        tokenizer: A ``tokenizers.Tokenizer`` that neither pads nor truncates: for a pair, the library would build every
-            combination of what it cuts off both texts.
+        tokenizer: A ``tokenizers.Tokenizer`` that neither pads nor truncates.
         given: The texts or pairs.
         names: The inputs of the model.
         max_length: Tokens to keep at most, special tokens included.
         cut: Which tokens of a text to keep.
     """
-    found: dict[str, list[list[int]]] = {name: [] for name in names}
+    found: Tokens = {name: [] for name in names}
     for text in given:
         (one,) = tokenizer.encode_batch_fast([text])
         places = _kept(one.sequence_ids, max_length, cut)
@@ -168,11 +181,6 @@ def model_thresholds(config: dict[str, Any]) -> list[float] | None:
     return config.get(THRESHOLDS) or [UNFITTED] * len(config["id2label"])
 
 
-def probabilities(logits: NDArray[Any]) -> Floats:
-    """Softmax over the classes in float64; shape [n, classes]."""
-    return softmax(logits.astype(np.float64), axis=1)  # type: ignore[no-any-return]
-
-
 ONNX = "tlm_onnx"  # key of config.json: the model's file, and the longest input
 TOKENIZER = "tokenizer.json"
 
@@ -218,30 +226,17 @@ class OnnxClassifier(EncoderPredictor):
         for threads in ("intra", "inter"):
             options.add_session_config_entry(f"session.{threads}_op.allow_spinning", "0")
         try:
-            self._tokenizer = Tokenizer.from_file(f"{folder / TOKENIZER}")
+            tokenizer = Tokenizer.from_file(f"{folder / TOKENIZER}")
             self.session = onnxruntime.InferenceSession(
                 f"{folder / (file or config[ONNX]['file'])}", options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # both libraries raise what they like
             raise InputError(f"{folder} does not load as an ONNX model: {reason(error)}; export it again") from None
-        super().__init__(config, int(config[ONNX]["max_length"]), splits_at_spaces(self._tokenizer))
-        self._padding = int(config.get("pad_token_id") or 0)
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._inputs = [given.name for given in self.session.get_inputs()]
+        names = [given.name for given in self.session.get_inputs()]
+        super().__init__(config, int(config[ONNX]["max_length"]), names, tokenizer)
 
-    def tokenize(self, texts: list[str], pairs: list[str] | None) -> Mapping[str, list[list[int]]]:
-        """Tokenize texts or pairs."""
-        given = texts if pairs is None else zip(texts, pairs, strict=True)
-        return tokenized(self._tokenizer, given, self._inputs, self.max_length, self.cut)
-
-    def compute(self, inputs: dict[str, list[list[int]]]) -> NDArray[np.float32]:
+    def compute(self, inputs: Tokens) -> NDArray[np.float32]:
         """Logits of a batch."""
-        width = max(map(len, inputs["input_ids"]))
-        batch = {}
-        for name, rows in inputs.items():
-            batch[name] = np.full((len(rows), width), self._padding if name == "input_ids" else 0, np.int64)
-            for row, values in zip(batch[name], rows, strict=True):
-                row[: len(values)] = values
+        batch = {name: np.array(rows, np.int64) for name, rows in inputs.items()}  # of one text, so nothing is padded
         logits: NDArray[np.float32] = self.session.run(None, batch)[0]
         return logits

@@ -84,8 +84,7 @@ def predict_command(
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
-        kinds = {"several": predictor.thresholds is not None, "marked": at_least > 0}
-        count = write_rows(answers(predictor, rows, at_least), to_format, predictor.labels, sink, **kinds)
+        count = write_rows(answers(predictor, rows, at_least), to_format, columns(predictor, at_least), sink)
         sink.flush()
     unsure = f", {count['unsure']} of them unsure" if at_least else ""
     say(f"predict: {count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error")
@@ -244,36 +243,31 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
     return (_line_row(number, line, fields if form == "jsonl" else None) for number, line in enumerate(whole, 1))
 
 
-def write_rows(
-    rows: Iterable[dict[str, Any]],
-    form: WriteFormat,
-    labels: Sequence[str] | None,
-    sink: TextIO,
-    *,
-    several: bool = False,
-    marked: bool = False,
-) -> Counter[str]:
+def columns(model: Predictor, at_least: float) -> list[str]:
+    """The columns of predicted rows in CSV, where several labels of a text stand in one cell."""
+    answer = ["label", "probability"] if model.thresholds is None else ["labels"]
+    unsure = ["unsure"] if at_least else []
+    chances = [f"p({label})" for label in model.labels or []]
+    return ["row", "text", *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
+
+
+def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO) -> Counter[str]:
     """Write predicted rows one at a time; returns how many are good, how many of these unsure, and how many bad.
 
     No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
-    values are unchanged; `inert` says what is done in CSV. There, `several` labels of a text stand in one cell, and
-    `marked` rows say in a column whether they are unsure.
+    values are unchanged; `inert` says what is done in CSV, whose columns are `head`.
     """
     counts: Counter[str] = Counter()
     writer = csv.writer(sink, lineterminator="\n")
-    answer = ["value"] if labels is None else ["labels"] if several else ["label", "probability"]
-    head = ["row", "text", *answer, *(["unsure"] if marked else [])]
     if form == "csv":
-        writer.writerow(map(inert, [*head, *(f"p({label})" for label in labels or []), "error"]))
+        writer.writerow(map(inert, head))
     for row in rows:
         if form == "jsonl":
             sink.write(_json_line(row))
         else:
-            numbers = row.get("probabilities", {})
-            known = row | {"labels": BETWEEN.join(row.get("labels", ()))}
-            known |= {"unsure": str(row["unsure"]).lower()} if "unsure" in row else {}
-            cells = [*(known.get(name, "") for name in head), *(numbers.get(label, "") for label in labels or [])]
-            writer.writerow(map(inert, [*cells, row.get("error", "")]))
+            cells = row | {f"p({label})": value for label, value in row.get("probabilities", {}).items()}
+            cells |= {"labels": BETWEEN.join(row.get("labels", ())), "unsure": str(row.get("unsure", "")).lower()}
+            writer.writerow(inert(cells.get(name, "")) for name in head)
         counts["bad" if "error" in row else "good"] += 1
         counts["unsure"] += row.get("unsure", False)
     return counts

@@ -1,15 +1,16 @@
 """The step `evaluate`: scores of a trained model on dev and test, each read once, its speed and its size."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from operator import mul
 from typing import Any
 
 import numpy as np
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.artifacts.spending import JOULES, Spending, peak_memory
+from tlm.artifacts.spending import JOULES, Amount, Spending, Spent, added, peak_memory
 from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
 from tlm.data.tasks.metrics import Floats, Split, Texts
 from tlm.errors import InputError
@@ -54,11 +55,15 @@ def _with_members(trained: Artifact) -> dict[str, Artifact]:
     for member in members:
         model = next(member.input(name) for name in ("model", "checkpoint") if name in member.manifest.inputs)
         for name, stage in _with_members(model).items():
-            named, number = f"{member.details['arm']}, {name}", 1
-            while (key := named if number == 1 else f"{named} ({number})") in found:
-                number += 1
-            found[key] = stage
+            own = next(one for one in numbered(f"{member.details['arm']}, {name}") if one not in found)
+            found[own] = stage
     return found
+
+
+def numbered(name: str) -> Iterator[str]:
+    """A name, and the same with each number from 2 on, for what would have the same name."""
+    yield name
+    yield from (f"{name} ({number})" for number in count(2))
 
 
 VERSION = 4
@@ -140,16 +145,16 @@ class Timed:
     """A model whose predictions are timed.
 
     Attributes:
-        spent: Texts, seconds, and joules as far as the machine tells them, of all calls of `predict`.
+        spent: Texts, seconds and joules of all calls of `predict`.
         alone: Milliseconds of each text that was predicted alone.
     """
 
     def __init__(self, predictor: Predictor, device: str) -> None:
         """Time this model, which runs on `device`."""
-        self.predictor, self.labels, self.thresholds = predictor, predictor.labels, predictor.thresholds
+        self.predictor = predictor
         # as in training: time of a CPU core, or of the GPU if there is one
         self._worker = "cpu_seconds" if device == "cpu" else "gpu_seconds"
-        self.spent: dict[str, Any] = {"texts": 0, "seconds": 0.0, self._worker: 0.0}
+        self.spent: Spent = dict.fromkeys(("texts", "seconds", self._worker), Amount(0))
         self.alone: list[float] = []
 
     def one_at_a_time(self, split: Split) -> None:
@@ -172,16 +177,15 @@ class Timed:
             found = self.predictor.predict(texts, pairs, label)
             seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         work = seconds if self._worker == "gpu_seconds" else cpu
-        for name, more in (("texts", len(texts)), ("seconds", seconds), (self._worker, work)):
-            self.spent[name] += more
-        for name, used in energy.joules().items():
-            if not used.unmeasured:
-                self.spent[name] = self.spent.get(name, 0.0) + used.value
+        took = {"texts": Amount(len(texts)), "seconds": Amount(seconds), self._worker: Amount(work)}
+        self.spent = added(self.spent, took, energy.joules())
         return found
 
     def facts(self) -> dict[str, Any]:
-        """The measurements, and the peak memory of this process up to now."""
-        found: dict[str, Any] = {name: round(value, 6) for name, value in self.spent.items()}
+        """What was measured in all calls, and the peak memory of this process up to now."""
+        found: dict[str, Any] = {
+            name: round(value, 6) for name, (value, unmeasured) in self.spent.items() if not unmeasured
+        }
         found["peak_memory"] = peak_memory()
         if self.alone:
             median, slow = (round(float(value), 4) for value in np.percentile(self.alone, [50, 99]))
@@ -199,8 +203,7 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     """
     from tlm.training.input.batches import BACKWARD, Batch, FlopCount  # with pyarrow, which the serve image lacks
 
-    made = [model, *([model.input("checkpoint")] if "checkpoint" in model.manifest.inputs else [])]
-    shape = next((one.manifest.settings["model"] for one in made if "model" in one.manifest.settings), None)
+    shape = (follow(model, "checkpoint") or model).manifest.settings.get("model")
     if shape is None or not isinstance(predictor, EncoderPredictor) or isinstance(predictor, OnnxClassifier):
         return None
     cost, counted = FlopCount(Model.model_validate(shape), vocab_size=0, labels=len(predictor.labels or [""])), 0

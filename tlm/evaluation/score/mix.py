@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from tlm.evaluation.predict import predictor
 from tlm.evaluation.predict.predict import model_of
 from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
-from tlm.evaluation.score.evaluate import SPEED, rate, together
+from tlm.evaluation.score.evaluate import SPEED, numbered, rate, together
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import say
@@ -82,18 +83,12 @@ def mixed(kind: str) -> bool:
 def _part(arm: str) -> ReportRow:
     """Describe one part of a mixture; ``× 5`` stands for five seeds of it."""
     model, times, seeds = arm.partition(" × ")
-    several = times + seeds
     if model == ARM:
-        return ReportRow(LINEAR + several, LINEAR + several, "")
-    if model == STUDENT:
-        return ReportRow(arm, STUDENT + several, "")
-    if model.startswith(f"{STATIC}-"):
-        return ReportRow(arm, STATIC + several, model.removeprefix(f"{STATIC}-"))
-    if model.startswith(f"{EMBEDDINGS}-"):
-        return ReportRow(arm, EMBEDDINGS + several, "")
-    if model.startswith(f"{PUBLISHED}-"):
-        return ReportRow(arm, PUBLISHED + several, further_text(model))
-    return ReportRow(arm, ENCODER + several, model)
+        return ReportRow(LINEAR + times + seeds, LINEAR + times + seeds, "")
+    named = (kind for kind in (STATIC, EMBEDDINGS, PUBLISHED) if model.startswith(f"{kind}-"))
+    kind = STUDENT if model == STUDENT else next(named, ENCODER)
+    texts = {STATIC: model.removeprefix(f"{STATIC}-"), PUBLISHED: further_text(model), ENCODER: model}
+    return ReportRow(arm, kind + times + seeds, texts.get(kind, ""))
 
 
 @dataclass(frozen=True)
@@ -141,10 +136,8 @@ def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
             seed = f" {values['seed']}" if len(part.members) > 1 else ""
             runs = member.run().get("stages", {})
             for stage, cost in values["cost"].items():
-                name, number, key = f"{part.arm}{seed}, {stage}", 1, _key(member, stage)
-                while made.setdefault(name, key) != key:
-                    number += 1
-                    name = f"{part.arm}{seed}, {stage} ({number})"
+                key = _key(member, stage)
+                name = next(one for one in numbered(f"{part.arm}{seed}, {stage}") if made.setdefault(one, key) == key)
                 counted[name], facts[name] = cost, runs.get(stage, {})
     return counted, facts
 
@@ -190,7 +183,6 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
     Returns:
         The URI of the mixture's metrics. The model itself, for `predict` and `download`, is named on stderr.
     """
-
     opened = [Artifact.open(uri, "metrics") for uri in metrics]
     members = list({member.manifest.key: member for member in opened}.values())
     parts = _checked_parts(members)
@@ -247,16 +239,12 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
     task = parts[0].members[0].input("task")
     dev = [part.predictions("dev") for part in parts]
     weights = _fit(task, recipe.settings)(dev, read_splits(task, "dev")["dev"].gold)
-    folders: list[list[str]] = []
-    parameters, fixed = 0, True
-    for number, part in enumerate(parts):
-        folders.append([f"{number}-{place}" for place in range(len(part.members))])
-        for name, member in zip(folders[-1], part.members, strict=True):
-            model = model_of(member)
-            assert model is not None, "checked before"
-            shutil.copytree(model.path("model"), draft.folder / "model" / name)
-            parameters += int(model.details["parameters"])
-            fixed &= bool(model.details.get("fixed"))
+    folders = [[f"{number}-{place}" for place in range(len(part.members))] for number, part in enumerate(parts)]
+    models = [model for part in parts for member in part.members if (model := model_of(member))]  # each has one
+    for name, model in zip(chain(*folders), models, strict=True):
+        shutil.copytree(model.path("model"), draft.folder / "model" / name)
+    parameters = sum(int(model.details["parameters"]) for model in models)
+    fixed = all(model.details.get("fixed") for model in models)
     state = weights.state()
     config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **state}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")

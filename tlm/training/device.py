@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tlm.artifacts.spending import peak_memory
@@ -48,7 +47,7 @@ def to_device(batch: Batch, device: torch.device) -> Inputs:
     habits = tuning(device)
     batch = batch.widened(habits.length_multiple)
 
-    def copied(array: NDArray[Any]) -> Tensor:
+    def copied(array: Any) -> Tensor:
         tensor = torch.from_numpy(array)
         # torch keeps page-locked memory for the next batch, and does not reuse it before the copy is done
         return (tensor.pin_memory() if habits.pinned else tensor).to(device, non_blocking=True)

@@ -55,7 +55,7 @@ def predict_command(
     source: str = "-",
     to: str = "-",
     source_format: ReadFormat = "auto",
-    to_format: WriteFormat = "jsonl",
+    to_format: Literal["auto", "jsonl", "csv"] = "auto",
     text_field: str = "text",
     pair_field: str = "",
     at_least: float = 0.0,
@@ -68,8 +68,8 @@ def predict_command(
         source: File to read; - is stdin.
         to: File to write; - is stdout.
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line.
-        to_format: jsonl or csv; csv puts an apostrophe before what a spreadsheet would read as a formula, and spells
-            out control characters.
+        to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
+            spreadsheet would read as a formula, and spells out control characters.
         text_field: Field or column of the text.
         pair_field: Field or column of the second text, for a task on pairs.
         at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
@@ -78,10 +78,13 @@ def predict_command(
     """
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
+    if to_format == "auto":
+        to_format = "csv" if Path(to).suffix.lower() == ".csv" else "jsonl"
     folder = model_folder(model)
     check_at_least(at_least, folder)
     with ExitStack() as files:
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
+        check_pairs(model, bool(pair_field), "--pair-field")
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
         kinds = {"several": predictor.thresholds is not None, "marked": at_least > 0}
@@ -121,6 +124,18 @@ def check_at_least(at_least: float, folder: Path) -> None:
     if labels is None or several:
         kind = "several labels a text, each with a threshold of its own" if several else "numbers"
         raise InputError(f"the model answers with {kind}; --at-least needs one label a text: leave it out")
+
+
+def check_pairs(model: str, given: bool, option: str) -> None:
+    """Raise InputError if a model of pairs gets single texts, or the other way round; `option` gives the second text.
+
+    A model folder does not know what it learned from.
+    """
+    task = None if is_folder(model) else trained(model).nearest("task")
+    if task and task.details["pair"] and not given:
+        raise InputError(f"{model} learned from pairs of texts; give the second text with {option}")
+    if task and given and not task.details["pair"]:
+        raise InputError(f"{model} learned from single texts; leave {option} out")
 
 
 def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0) -> Iterator[dict[str, Any]]:

@@ -132,10 +132,9 @@ def check_pairs(model: str, given: bool, option: str) -> None:
     A model folder does not know what it learned from.
     """
     task = None if is_folder(model) else trained(model).nearest("task")
-    if task and task.details["pair"] and not given:
-        raise InputError(f"{model} learned from pairs of texts; give the second text with {option}")
-    if task and given and not task.details["pair"]:
-        raise InputError(f"{model} learned from single texts; leave {option} out")
+    if task and task.details["pair"] != given:
+        learned = f"single texts; leave {option} out" if given else f"pairs of texts; give the second text with {option}"
+        raise InputError(f"{model} learned from {learned}")
 
 
 def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0) -> Iterator[dict[str, Any]]:

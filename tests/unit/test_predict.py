@@ -150,13 +150,13 @@ def test_single_texts_are_refused_for_a_model_of_pairs_and_pairs_for_one_of_sing
     _, of_pairs = random_model(tmp_path, task, words(50, 9))
     (source := tmp_path / "in.jsonl").write_text('{"text": "alpha", "b": "gamma"}\n')
     given = {"source": str(source), "to": str(tmp_path / "out.jsonl"), "device": "cpu"}
-    assert "learned from pairs of texts; give the second text with --pair-field" in refused(
+    assert "learned from pairs of texts; give the second text of each pair with --pair-field" in refused(
         predict_command, of_pairs, **given
     )
     assert "learned from single texts; leave --pair-field out" in refused(
         predict_command, made[1], pair_field="b", **given
     )
-    assert "give the second text with --pair" in refused(explain, of_pairs, "alpha")
+    assert "give the second text of each pair with --pair" in refused(explain, of_pairs, "alpha")
 
 
 def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None:

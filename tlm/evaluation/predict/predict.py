@@ -133,8 +133,8 @@ def check_pairs(model: str, given: bool, option: str) -> None:
     """
     task = None if is_folder(model) else trained(model).nearest("task")
     if task and task.details["pair"] != given:
-        learned = f"single texts; leave {option} out" if given else f"pairs of texts; give the second text with {option}"
-        raise InputError(f"{model} learned from {learned}")
+        advice = f"leave {option} out" if given else f"give the second text of each pair with {option}"
+        raise InputError(f"{model} learned from {'single texts' if given else 'pairs of texts'}; {advice}")
 
 
 def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0) -> Iterator[dict[str, Any]]:

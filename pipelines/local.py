@@ -193,13 +193,18 @@ def run_pipeline(
         machines: How many pods share the work of a step.
 
     Raises:
+        InputError: A pipeline without containers has no corpus or task.
         StepFailed: A step failed.
     """
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))
     defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}
-    values = {name: value for name, value in defaults.items() if name in pipeline.component_spec.inputs} | parameters
+    inputs = pipeline.component_spec.inputs
+    values = {name: value for name, value in defaults.items() if name in inputs} | parameters
+    for name in ("corpus_paths", "task_path", "task_paths"):  # their defaults are on a cluster's S3
+        if name in inputs and name not in values and not images:
+            raise InputError(f"parameter '{name}' is missing; give it with --set {name}=… or in a file for --params")
     running: Any = contextlib.nullcontext(kfp_local.SubprocessRunner(use_venv=False))
     if images:
         pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"

@@ -45,6 +45,13 @@ def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "local_outputs"}
 
 
+def test_a_corpus_and_a_task_must_be_named() -> None:
+    assert "parameter 'corpus_paths' is missing; give it with --set" in refused(local.run_pipeline, {}, name="shallow")
+    given = {"corpus_paths": "corpus.txt"}
+    assert "parameter 'task_path' is missing" in refused(local.run_pipeline, given, name="shallow")
+    assert "parameter 'task_paths' is missing" in refused(local.run_pipeline, given, name="multitask")
+
+
 def test_paths_of_a_corpus_may_have_spaces_around_them(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(f"passage {name}\n")

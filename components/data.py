@@ -16,7 +16,7 @@ def plan_corpus(
     from tlm.settings.options import Layout
 
     layout = Layout(text_field, id_field, source_field, license_field, words)
-    return plan_corpus(paths.split(","), layout=layout, pods=pods, root=root)
+    return plan_corpus([*map(str.strip, paths.split(","))], layout=layout, pods=pods, root=root)
 
 
 @component(DATA_IMAGE)
@@ -115,7 +115,7 @@ def load_corpus(
     from tlm.settings.options import Layout
 
     layout = Layout(text_field, id_field, source_field, license_field, words)
-    return log_counts(load_corpus(paths.split(","), layout=layout, root=root), counts)
+    return log_counts(load_corpus([*map(str.strip, paths.split(","))], layout=layout, root=root), counts)
 
 
 @component(DATA_IMAGE)
@@ -253,7 +253,7 @@ def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
 
 
 @component(DATA_IMAGE)
-def none() -> list[str]:
+def no_embeddings() -> list[str]:
     """List no models, where none is asked for."""
     return []
 

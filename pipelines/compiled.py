@@ -185,9 +185,10 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter]) -> Any:
     if expected is float and type(value) is int:
         value = float(value)
     if expected is not object and type(value) is not expected:
+        written = ",".join(map(str, value)) if isinstance(value, list) else value
         raise InputError(
             f"parameter '{name}': {value!r} is {with_article(type(value).__name__)}, expected {expected.__name__}"
-            + (f"; write '{value}' in quotes" if expected is str else "")
+            + (f"; write '{written}' in quotes" if expected is str else "")
         )
     try:
         json.dumps(value, allow_nan=False)

@@ -24,6 +24,7 @@ from pipelines.compiled import build, check_reachable, load_images, with_images
 from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.stores import DEFAULT_ROOT, named_root
 from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.predict import trained
 from tlm.runs.pods import S3_KEYS, USER
@@ -33,7 +34,9 @@ _COLOUR = re.compile(r"\x1b\[\d+m")
 _TASK = re.compile(
     r"[\d:.]+ - (?:INFO|ERROR) - (?:Executing task|Task) '(?P<name>[^']+)'(?: finished with status (?P<status>\w+))?$"
 )
+_OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task '[^']+' outputs:$")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
+_TEXT = re.compile(r"\w+: '")
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(
     r"[-\s]*$|[{}\[\]\"]|(Output|Streamed logs|Found image |/\S+: \w*Warning: |\w+='|\w+: (\w+\(|'|\d+$|\[)|\w+=\{)"
@@ -51,6 +54,7 @@ class Transcript(io.TextIOBase):
         self.fault = ""
         self._rest = ""
         self._traceback: list[str] = []
+        self._outputs = self._value = False  # whether the lines list outputs of a step, and are within a value of these
 
     def write(self, text: str) -> int:
         """Process a piece of output."""
@@ -62,7 +66,10 @@ class Transcript(io.TextIOBase):
 
     def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
-        if error:
+        self._outputs = bool(_OUTPUTS.match(line)) or (self._outputs and not line.startswith("---"))
+        if self._outputs and (self._value or _TEXT.match(line)):  # the step has said it
+            self._value = not line.endswith("'")
+        elif error:
             self.fault, self._traceback = error["kind"], []
             _say(f"    {error['sentence']}")
         elif line.startswith("Traceback") or (self._traceback and not task):
@@ -163,20 +170,25 @@ def run_pipeline(
     """Run a pipeline, print the table of its report and where the report is. A repeated call resumes a failed run.
 
     Args:
-        parameters: Values of pipeline parameters; index and store default to local ones.
+        parameters: Values of pipeline parameters; index and store default to local ones, the store to TLM_ROOT.
         images: File with references of the images; with it, steps run in containers, and all data are on S3.
         network: The Docker network of the containers.
         name: Which pipeline.
         machines: How many pods share the work of a step.
 
     Raises:
-        InputError, Interrupted: A step failed.
+        InputError: A pipeline without containers has no corpus or task, or a step failed because of its input.
+        Interrupted: A step failed otherwise; the same command resumes it.
     """
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))
-    defaults = {"index_engine": "embedded", "store_root": "artifacts"}
-    values = {name: value for name, value in defaults.items() if name in pipeline.component_spec.inputs} | parameters
+    defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}
+    inputs = pipeline.component_spec.inputs
+    values = {name: value for name, value in defaults.items() if name in inputs} | parameters
+    for name in ("corpus_paths", "task_path", "task_paths"):  # their defaults are on a cluster's S3
+        if name in inputs and name not in values and not images:
+            raise InputError(f"parameter '{name}' is missing; give it with --set {name}=… or in a file for --params")
     running: Any = nullcontext(kfp_local.SubprocessRunner(use_venv=False))
     if images:
         pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"

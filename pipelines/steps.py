@@ -92,8 +92,8 @@ def embeddings(task: Any, published: Any, root: Any) -> dsl.OneOf:
     with dsl.If(published != "", name="published"):
         embedded = training.embed(task=task, published=published, root=root)
     with dsl.Else(name="no-published"):
-        none = data.none()
-    return dsl.OneOf(embedded.output, none.output)
+        missing = data.no_embeddings()
+    return dsl.OneOf(embedded.output, missing.output)
 
 
 def report(scores: dict[str, Any], train: Pods, prices: Prices, registry: Registry, root: Any, **more: Any) -> Any:
@@ -152,7 +152,7 @@ SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
 LARGE = Needs(LEAST["cpu"], DATA_LIMITS["cpu"], LEAST["memory"], DATA_LIMITS["memory"], "200Gi")
 NEEDS = (
-    dict.fromkeys(("preflight", "plan-apart", "register", "none"), SMALL)
+    dict.fromkeys(("preflight", "plan-apart", "register", "no-embeddings"), SMALL)
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
     | {"train-on-nodes": MEDIUM}  # it starts other pods, perhaps from a published model, which it loads
     | dict.fromkeys(("load-corpus", "index", "retrieve", "export", "tokenizer", "plan"), LARGE)

@@ -104,12 +104,12 @@ def test_texts_that_do_repeat_are_taken_by_naming_the_problem(tmp_path):
 def test_what_the_labels_were_taken_for_is_said_also_when_the_task_is_found(tmp_path, capsys):
     for _ in range(2):
         load(labelled(tmp_path / "c.csv", ["pos", "neg", "pos"] * 10), tmp_path)
-        assert capsys.readouterr().err.endswith("load-task: classification, 2 classes: neg 10, pos 20\n")
+        assert capsys.readouterr().err.endswith("load-task: classification, 2 classes: neg (10), pos (20)\n")
         load(labelled(tmp_path / "r.csv", [f"{number / 4}" for number in range(20)]), tmp_path)
         assert capsys.readouterr().err.endswith("load-task: regression, 20 targets from 0 to 4.75\n")
     load(labelled(tmp_path / "m.csv", [str(number % 14) for number in range(280)]), tmp_path)
     assert capsys.readouterr().err.endswith(
-        " 14 classes: 0 20, 1 20, 10 20, 11 20, 12 20, 13 20, 2 20, 3 20, 4 20, 5 20 and 4 more\n"
+        " 14 classes: 0 (20), 1 (20), 10 (20), 11 (20), 12 (20), 13 (20), 2 (20), 3 (20), 4 (20), 5 (20) and 4 more\n"
     )
 
 

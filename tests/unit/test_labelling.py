@@ -236,6 +236,16 @@ def test_changed_labels_are_listed_with_the_likely_ones_and_test_is_left_alone(t
     assert [number for number in listed if f"e{number}: " in shown] == listed[:2]
 
 
+def test_labels_of_texts_that_share_no_word_with_another_are_not_judged(tmp_path: Path) -> None:
+    rows: list[Row] = [(f"{word} {number}", None, word, "train") for number in range(20) for word in ("car", "pan")]
+    rows += [(f"alone{number}", None, ("car", "pan")[number % 2], "train") for number in range(30)]
+    rows += [(text, None, label, split) for text, _, label, _ in rows[:2] for split in ("dev", "test")]
+    assert label_errors(make_task(tmp_path, rows, "macro_f1", ["car", "pan"])) == (
+        "0 of 42 labels look wrong; check them before you change them.\n"
+        "30 more texts share no word with another text, so their labels were not judged."
+    )
+
+
 @pytest.fixture(scope="module")
 def named(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """URI of an index on cooking and driving, and a file of label names."""

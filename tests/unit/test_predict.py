@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiny import refused
 from tests.toys import Row, make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
+from tlm.cli.show import explain
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
 from tlm.evaluation.predict.predict import inert, predict, predict_command, read_rows, trained, write_rows
@@ -139,6 +141,31 @@ def test_pairs(made: Made, tmp_path: Path) -> None:
     source.write_text('{"a": "alpha beta", "b": "gamma"}\n')
     predict_command(model, source=str(source), to=str(target), text_field="a", pair_field="b", device="cpu")
     assert json.loads(target.read_text())["probabilities"] == pytest.approx(found[0]["probabilities"])
+
+
+def test_single_texts_are_refused_for_a_model_of_pairs_and_pairs_for_one_of_single_texts(
+    made: Made, tmp_path: Path
+) -> None:
+    task = make_task(tmp_path, [("a", "b", "x", "train"), ("c", "d", "y", "test")], "macro_f1", ["x", "y"])
+    _, of_pairs = random_model(tmp_path, task, words(50, 9))
+    (source := tmp_path / "in.jsonl").write_text('{"text": "alpha", "b": "gamma"}\n')
+    given = {"source": str(source), "to": str(tmp_path / "out.jsonl"), "device": "cpu"}
+    assert "learned from pairs of texts; give the second text of each pair with --pair-field" in refused(
+        predict_command, of_pairs, **given
+    )
+    assert "learned from single texts; leave --pair-field out" in refused(
+        predict_command, made[1], pair_field="b", **given
+    )
+    assert "give the second text of each pair with --pair" in refused(explain, of_pairs, "alpha")
+
+
+def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None:
+    (source := tmp_path / "in.txt").write_text("alpha\n")
+    for name, begins in (("out.csv", "row,text,"), ("out.CSV", "row,text,"), ("out", '{"row": 1')):
+        predict_command(made[1], source=str(source), to=str(tmp_path / name), device="cpu")
+        assert (tmp_path / name).read_text().startswith(begins)
+    predict_command(made[1], source=str(source), to=str(tmp_path / "as.csv"), to_format="jsonl", device="cpu")
+    assert (tmp_path / "as.csv").read_text().startswith("{")
 
 
 def test_a_folder_serves_as_well(made: Made) -> None:

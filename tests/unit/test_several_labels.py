@@ -22,6 +22,7 @@ from tests.published import write_bert
 from tests.toys_several import BOTH, PLAIN, WORDS, rows, several, write
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
+from tlm.cli.show import explain
 from tlm.data.tasks.examples import SEVERAL, examples, read_splits
 from tlm.data.tasks.labelled import Example
 from tlm.data.tasks.metrics import above, fitted_thresholds
@@ -240,6 +241,12 @@ def test_predict_lists_labels_with_probabilities(scored, answered):
         assert row["probabilities"] == dict(zip(BOTH, own, strict=True))
         assert row["labels"] == sorted(row["labels"], key=lambda label: -row["probabilities"][label])
         assert row.keys() == {"row", "text", "labels", "probabilities"}
+
+
+def test_explain_lists_the_labels_of_training_texts_as_people_write_them(scored):
+    shown = explain(scored["linear"], "red crimson blue azure")
+    assert "; " in shown
+    assert "['" not in shown
 
 
 def test_csv_has_the_labels_in_one_cell(answered):

@@ -57,6 +57,12 @@ def test_rows_of_a_task_by_split_with_reason_and_place(tmp_path, twice):
     ]
 
 
+def test_texts_that_are_in_train_too(tmp_path, twice):
+    copied = {("test", 3): {"text": "train text 0", "label": "a"}}
+    _, said = twice(load_task, task(tmp_path / "t", copied))
+    assert said == ["warning: 1 of 30 test texts are also in train; they are listed in leaks.parquet, not removed"]
+
+
 def test_rows_of_a_split_count_also_where_dev_is_drawn_from_it(tmp_path, twice):
     path = task(tmp_path / "t", {("train", 2): NULL}, without=["dev"])
     assert twice(load_task, path)[1][-1].startswith("load-task: 39 of 40 train rows used, 1 set aside: 1 null")

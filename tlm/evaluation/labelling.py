@@ -267,6 +267,8 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
     if to:
         write_new(to, rows, ["split", "id", "label", "likely", "p(likely)", "p(label)", "text"])
     shown: list[Block] = [Text(f"{len(rows):,} of {len(gold):,} labels look wrong; check them before you change them.")]
+    if unknown := sum(opened.counts.get(split, 0) for split in ("train", "dev")) - len(gold):
+        shown.append(Text(f"{unknown:,} more texts share no word with another text, so their labels were not judged."))
     shown += [Items(tuple(map(_line, rows[:top])))] if rows[:top] else []
     return terminal(shown, styled=sys.stdout.isatty()).strip("\n")
 
@@ -280,7 +282,8 @@ def _line(row: dict[str, Any]) -> Line:
 def learned(task: Artifact, marks: Marks | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
     """The labels of train and dev, their rows in the task, and the mean probabilities over the epochs of `course`.
 
-    Raises InputError if there is nothing to learn, or the task is damaged.
+    Texts without a feature are left out: the model gives all of them the shares of the classes, which say nothing about
+    their labels. Raises InputError if there is nothing to learn, or the task is damaged.
     """
     from tlm.shallow.features import joined
 
@@ -290,7 +293,8 @@ def learned(task: Artifact, marks: Marks | None = None) -> tuple[NDArray[np.int6
     means = np.zeros((len(gold), len(task.details["labels"])))
     for chances in track(course(features, gold, means.shape[1]), "learning the labels", EPOCHS, "epochs"):
         means += chances / EPOCHS
-    return gold, ordinals, means
+    known = features.getnnz(axis=1) > 0
+    return gold[known], ordinals[known], means[known]
 
 
 def features_to_learn(texts: Sequence[str], marks: Marks | None = None) -> Any:

@@ -243,7 +243,7 @@ def tune(
     for part in (one for one in SHARES if one == 1 or opened[1].counts["train"] >= LEAST * one):
         if part == 1:
             left = [*dict.fromkeys([*left, base])]
-        say(f"tune: {len(left)} candidates with 1/{part} of the training examples")
+        say(f"tune: {len(left)} candidates with {f'1/{part}' if part > 1 else 'all'} of the training examples")
         given = sample(task, part, root) if part > 1 else task
         linear = baseline(given, root=root)
         made = [_trial(one, part, linear, index, given, filters, root) for one in left]

@@ -227,7 +227,9 @@ def settings(
     theirs = [presets.resolve(preset_of(text, published_preset), _kept(given)) for text in found.further]
     runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
     runs += found.embeddings * len(found.models)
-    say(f"settings: preset {preset}, K={resolved.retrieve.top_k}, {runs} runs (arms {arms}, seeds {seeds})")
+    chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
+    trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
+    say(f"settings: preset {preset}, K={chosen}, {trained}")
     check_models(found)
     retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
     stage2 = min(int(gpus), max(1, *(one.finetune.batch // ROWS for one in (resolved, *theirs))))

@@ -75,7 +75,9 @@ CASES = {
         "c.csv has no field 'text'; it has 'id;text'; its columns seem to be separated by ';' instead of commas",
     ),
     "a CSV with quotes and semicolons": load(
-        "c.csv", '"id";"text"\n"1";"a"\n', "c.csv:1: malformed csv, ',' expected after '\"'; expected the column names"
+        "c.csv",
+        '"id";"text"\n"1";"a"\n',
+        "c.csv:1: malformed csv, ',' expected after '\"'; expected the column names with commas between them",
     ),
     "a CSV with tabs": load(
         "c.csv",

@@ -29,7 +29,7 @@ CASES = {
         b"good\n\nb\xffd\n", {"rejected": {"invalid UTF-8": 1}}, "c.txt", texts=["good"]
     ),
     "invalid UTF-8 in a header": told(
-        b"te\xffxt\na\n", "c.csv:1: invalid UTF-8, byte 0xff at 2; expected the column names", "c.csv"
+        b"te\xffxt\na\n", "c.csv:1: invalid UTF-8, byte 0xff at 2; expected the column names with commas", "c.csv"
     ),
     "invalid UTF-8 everywhere": told(
         BAD_BYTE[17:] * 30, "c.jsonl:1: invalid UTF-8, byte 0xff at 11; none of the first rows is readable jsonl"

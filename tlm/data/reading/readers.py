@@ -211,7 +211,8 @@ def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
             if not isinstance(row, Reject) and row.invalid is not None:
                 row = not_utf8(row.line, row.invalid)
             if isinstance(row, Reject):
-                raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected the column names")
+                expected = f"the column names with {'commas' if file.format == 'csv' else 'tabs'} between them"
+                raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected {expected}")
             given = len(file.header) == len(row.values) and not set(fields) <= set(row.values)
             header = list(file.header if given else row.values)
             check_columns(file.where, header, fields)

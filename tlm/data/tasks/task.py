@@ -135,7 +135,9 @@ def load_task(
             settings["unlabelled"] = [[file.name, file.digest()] for file in texts]
         recipe = Recipe("task", "load-task", VERSION, settings)
         uri = produce(recipe, root, _write, settings, by_split, texts, fields, rejects, entry)
-    _say_problem(Artifact.open(uri, "task"))
+    task = Artifact.open(uri, "task")
+    _warn_of_leaks(task)
+    _say_problem(task)
     return uri
 
 
@@ -187,9 +189,6 @@ def _write(
     metric = metric_for(labels, settings["metric"], several=several)
     columns = zip(*((one.split, one.labels, one.text, one.twin) for one in found), strict=True)
     leaks = find_leaks(*columns)
-    for split, count in sorted(Counter(leaks["split"].to_pylist()).items()):
-        listed = "they are listed in leaks.parquet, not removed"
-        say(f"warning: {count} of {sizes[split]} {split} texts are also in train; {listed}")
     more, left_out = read_unlabelled(texts, fields, rejects, found)
     table = _table([*found, *more], regression, several, grouped=bool(fields.group_field))
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
@@ -255,13 +254,21 @@ def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
     return labels
 
 
+def _warn_of_leaks(task: Artifact) -> None:
+    """Warn of dev and test texts that are in train too, also where the task is already there."""
+    leaks = pq.read_table(task.path("leaks.parquet"), columns=["split"])["split"].to_pylist()
+    for split, count in sorted(Counter(leaks).items()):
+        listed = "they are listed in leaks.parquet, not removed"
+        say(f"warning: {count:,} of {task.counts[split]:,} {split} texts are also in train; {listed}")
+
+
 def _say_problem(task: Artifact) -> None:
     """Say whether the labels are classes or targets, and which."""
     if task.details["problem"] == "regression":
         targets = examples(task)["target"].drop_null().to_pylist()
         say(f"load-task: regression, {len(targets):,} targets from {min(targets):g} to {max(targets):g}")
         return
-    classes = [f"{label} {task.counts['labels'][label]:,}" for label in task.details["labels"]]
+    classes = [f"{label} ({task.counts['labels'][label]:,})" for label in task.details["labels"]]
     more = f" and {len(classes) - CLASSES_SHOWN:,} more" if len(classes) > CLASSES_SHOWN else ""
     kind = f"classification, {len(classes):,} classes"
     if task.details["problem"] == SEVERAL:

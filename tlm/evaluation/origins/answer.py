@@ -17,7 +17,7 @@ from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, tel
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.predict.encoder import OnnxClassifier
-from tlm.evaluation.predict.predict import is_folder, model_folder, trained
+from tlm.evaluation.predict.predict import BETWEEN, check_pairs, is_folder, model_folder, trained
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.progress import track
 from tlm.shallow.features import joined, words_of
@@ -56,6 +56,7 @@ def explained(model: str, text: str, pair: str | None, label: str, top: int, dev
     Returns:
         text, pair, label (None for a number), answer, parts, nearest, passages, and notes on what is missing.
     """
+    check_pairs(model, pair is not None, "--pair")
     predictor, _ = open_predictor(model_folder(model), device)
     (values,) = predictor.predict([text], None if pair is None else [pair])
     labels = predictor.labels or []
@@ -147,8 +148,9 @@ def _features(part: dict[str, Any], top: int) -> list[Row]:
 
 
 def _training_text(row: dict[str, Any]) -> Row:
-    label, name = (Span(visible(str(row[field]), 60)) for field in ("label", "id"))
-    return f"{row['similarity']:.3f}", label, name, Quote.of(visible(row["text"], WIDTH))
+    label = BETWEEN.join(row["label"]) if isinstance(row["label"], list) else str(row["label"])
+    shown, name = (Span(visible(one, 60)) for one in (label, row["id"]))
+    return f"{row['similarity']:.3f}", shown, name, Quote.of(visible(row["text"], WIDTH))
 
 
 MOST_READ = 2_000  # training texts that a network reads

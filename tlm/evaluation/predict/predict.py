@@ -55,7 +55,7 @@ def predict_command(
     source: str = "-",
     to: str = "-",
     source_format: ReadFormat = "auto",
-    to_format: WriteFormat = "jsonl",
+    to_format: Literal["auto", "jsonl", "csv"] = "auto",
     text_field: str = "text",
     pair_field: str = "",
     at_least: float = 0.0,
@@ -68,8 +68,8 @@ def predict_command(
         source: File to read; - is stdin.
         to: File to write; - is stdout.
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line.
-        to_format: jsonl or csv; csv puts an apostrophe before what a spreadsheet would read as a formula, and spells
-            out control characters.
+        to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
+            spreadsheet would read as a formula, and spells out control characters.
         text_field: Field or column of the text.
         pair_field: Field or column of the second text, for a task on pairs.
         at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
@@ -78,10 +78,13 @@ def predict_command(
     """
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
+    if to_format == "auto":
+        to_format = "csv" if Path(to).suffix.lower() == ".csv" else "jsonl"
     folder = model_folder(model)
     check_at_least(at_least, folder)
     with ExitStack() as files:
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
+        check_pairs(model, bool(pair_field), "--pair-field")
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
         count = write_rows(answers(predictor, rows, at_least), to_format, columns(predictor, at_least), sink)
@@ -120,6 +123,17 @@ def check_at_least(at_least: float, folder: Path) -> None:
     if labels is None or several:
         kind = "several labels a text, each with a threshold of its own" if several else "numbers"
         raise InputError(f"the model answers with {kind}; --at-least needs one label a text: leave it out")
+
+
+def check_pairs(model: str, given: bool, option: str) -> None:
+    """Raise InputError if a model of pairs gets single texts, or the other way round; `option` gives the second text.
+
+    A model folder does not know what it learned from.
+    """
+    task = None if is_folder(model) else trained(model).nearest("task")
+    if task and task.details["pair"] != given:
+        advice = f"leave {option} out" if given else f"give the second text of each pair with {option}"
+        raise InputError(f"{model} learned from {'single texts' if given else 'pairs of texts'}; {advice}")
 
 
 def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0) -> Iterator[dict[str, Any]]:

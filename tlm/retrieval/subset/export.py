@@ -74,7 +74,10 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
         ranked = track(read_hits(path, "doc", "rank", "score"), "grouping hits", unit="portions")
         candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), *by_document(ranked))
         if not len(candidates):
-            raise InputError(f"{hits.uri} holds no hit, so there is nothing to export; look at its dropped.parquet")
+            raise InputError(
+                f"{hits.uri} holds no hit: no passage has a word of the queries; use a corpus in the language of the "
+                "task, or another query"
+            )
         collect(corpus, candidates.docs, texts)
         like = hits.details.get("like")
         verdicts = judge.judge(candidates, filters, {"": task} if task else {}, like=like)

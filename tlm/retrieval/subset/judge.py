@@ -192,7 +192,7 @@ class _HeldOut:
         words = vocabulary.encode(texts)
         skipped = int((words.lengths < MIN_TOKENS).sum())
         if skipped:
-            say(f"warning: {skipped} dev and test texts have fewer than {MIN_TOKENS} words and are not looked for")
+            say(f"warning: {skipped:,} dev and test texts have fewer than {MIN_TOKENS} words and are not looked for")
         self.finder = OverlapFinder(words, filters.ngram, filters.overlap_share, filters.passage_share)
 
     def remove_overlaps(self, verdicts: Verdicts, rows: Ints, words: TokenLists) -> None:

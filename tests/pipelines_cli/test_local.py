@@ -1,0 +1,62 @@
+"""What a person sees of a pipeline that runs on this machine, and how its parameters are read."""
+
+import io
+from pathlib import Path
+
+import pytest
+from kfp.dsl import Metrics
+
+from components import data
+from pipelines import local
+from pipelines.compiled import of_this_code, read_parameters
+from tests.tiny import refused
+from tlm.artifacts.artifact import Artifact
+
+
+def test_texts_that_a_step_puts_out_are_not_shown_a_second_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """Advice has several lines and apostrophes: the step says them, and kfp.local lists them as an output."""
+    transcript = local.Transcript(log := io.StringIO())
+    lines = ["10:00:00.1 - INFO - Executing task 'advise'", "    K: the paper's rules.", "    It's small."]
+    lines += ["10:00:01.2 - INFO - Task 'advise' finished with status SUCCESS"]
+    lines += ["10:00:01.3 - INFO - Task 'advise' outputs:", "    reasons: 'K: the paper's rules."]
+    lines += ["It's small.'", "    query: 'full'", "-" * 80, "    note: shown"]
+    for line in lines:
+        transcript.write(f"{line}\n")
+    assert capsys.readouterr().err.splitlines() == ["▸ advise", *lines[1:3], lines[-1]]
+    assert log.getvalue().splitlines() == lines
+
+
+def test_a_list_of_paths_in_a_file_of_parameters_is_refused_with_the_line_to_write(tmp_path: Path) -> None:
+    (file := tmp_path / "my.yaml").write_text("corpus_paths: [a.txt, b.txt]\n")
+    assert "is a list, expected str; write 'a.txt,b.txt' in quotes" in refused(
+        read_parameters, file, [], of_this_code("tlm")
+    )
+
+
+def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TLM_THREADS", "1")
+    monkeypatch.setenv(local.LOCKS, str(tmp_path / "local_outputs"))
+    monkeypatch.setenv("TLM_ROOT", str(tmp_path / "mine"))
+    with pytest.raises(local.StepFailed):
+        local.run_pipeline({"corpus_paths": "none", "task_path": "none"}, name="shallow")
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "local_outputs"}
+
+
+def test_a_corpus_and_a_task_must_be_named() -> None:
+    assert "parameter 'corpus_paths' is missing; give it with --set" in refused(local.run_pipeline, {}, name="shallow")
+    given = {"corpus_paths": "corpus.txt"}
+    assert "parameter 'task_path' is missing" in refused(local.run_pipeline, given, name="shallow")
+    assert "parameter 'task_paths' is missing" in refused(local.run_pipeline, given, name="multitask")
+
+
+def test_paths_of_a_corpus_may_have_spaces_around_them(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(f"passage {name}\n")
+    fields = {"text_field": "text", "id_field": "", "source_field": "", "license_field": "", "words": 100}
+    given = {"paths": f"{tmp_path}/a.txt , {tmp_path}/b.txt", **fields, "root": str(tmp_path / "root")}
+    assert len(data.plan_corpus.python_func(**given, pods=1)) == 1
+    made = data.load_corpus.python_func(**given, counts=Metrics())
+    assert Artifact.open(made).counts["passages"] == 2

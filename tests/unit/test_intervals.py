@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.metrics import f1_score
 
 from tlm.data.tasks.metrics import score, scores_of, sums_of
-from tlm.evaluation.score.intervals import Scored, Scores, chance, difference, differences, interval
+from tlm.evaluation.score.intervals import Scored, Scores, chance, difference, differences, interval, with_interval
 
 CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews")
 NUMBERS = ("pearson", "spearman")
@@ -114,6 +114,14 @@ def test_equal_seeds_still_have_the_examples_to_answer_for():
     """Three equal seeds once had an interval of no width."""
     low, high = interval(arm(np.ones(65, int), [rights(45, 65)] * 3))[1:]
     assert high - low == pytest.approx(2 * 1.998 * (45 * 20 / 65**3 + 65**-2) ** 0.5, rel=0.08)  # t with 64 degrees
+
+
+@pytest.mark.parametrize(("metric", "least"), [("macro_f1", 0.0), ("matthews", -1.0), ("pearson", -1.0)])
+def test_an_interval_of_a_score_ends_where_scores_end(metric, least):
+    few = arm([0, 1, 2, 1], [[0, 1, 1, 2]], metric=metric, fixed=True)
+    assert interval(few).low < least
+    assert interval(few).high > 1.0
+    assert (with_interval(few)["low"], with_interval(few)["high"]) == (least, 1.0)
 
 
 def test_one_more_right_answer_is_no_order_and_many_are():

@@ -479,12 +479,12 @@ def test_what_cannot_be_mixed_is_said_in_a_sentence(case: str, store: Store, num
     if case == "five arms":
         other = make_arms(store)
     metrics, said = {
-        "nothing": ([], "0 models of 0 arms; expected 2 or more, of at most 4 arms"),
-        "one model": ([store.baseline], "1 models of 1 arms; expected 2 or more"),
-        "one model twice": ([store.baseline, store.baseline, f"{store.baseline}/"], "1 models of 1 arms; expected 2"),
+        "nothing": ([], "models: 0, arms: 0; expected 2 or more models, of at most 4 arms"),
+        "one model": ([store.baseline], "models: 1, arms: 1; expected 2 or more"),
+        "one model twice": ([store.baseline, store.baseline, f"{store.baseline}/"], "models: 1, arms: 1; expected 2"),
         "two tasks": ([store.baseline, numbers.static], "are of different tasks; mix models of one task"),
         "imported": ([store.baseline, imported(store)], "has no model; expected metrics of evaluate"),
-        "five arms": ([store.baseline, *(other if case == "five arms" else [])], "5 models of 5 arms; expected"),
+        "five arms": ([store.baseline, *(other if case == "five arms" else [])], "models: 5, arms: 5; expected"),
         "a model": ([store.baseline, Artifact.open(store.static).input("model").uri], "is a model; expected metrics"),
     }[case]
     models = len(list((store.root / "model").iterdir()))

@@ -21,6 +21,7 @@ from tlm.data.corpus.load import load_corpus
 from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.evaluation.origins.provenance import count_sources, provenance
+from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import static
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
@@ -137,6 +138,12 @@ def test_every_passage_of_the_subset_has_its_source_and_licence(made: dict[str, 
 
 def rows_of(uri: str) -> list[dict[str, Any]]:
     return [row for batch in passages(Artifact.open(uri)) for row in batch.to_pylist()]
+
+
+def test_of_a_report_it_is_that_of_the_model_that_it_recommends(made: dict[str, str]) -> None:
+    facts = provenance(report([made["metrics"]])).facts
+    assert facts["subject"]["key"] == Artifact.open(made["metrics"]).input("model").manifest.key
+    assert facts["subject"]["name"] == "static-bm25"
 
 
 # Pages and the bill

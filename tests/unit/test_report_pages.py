@@ -2,11 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.toy_reports import is_safe, reported, told_of, toy_world
-from tlm.evaluation.pages.text import code, shared_words, visible
+from tests.toys import words
+from tlm.evaluation.pages.blocks import Details, Heading, Table
+from tlm.evaluation.pages.text import code, label_text, shared_words, signed, visible
+from tlm.evaluation.report.page import MOST_CLASSES, _classes
+from tlm.evaluation.score.intervals import spread
 
 
 def test_size_stays_under_a_megabyte(tmp_path: Path) -> None:
@@ -55,6 +60,29 @@ def test_a_damaged_file_is_told_in_its_section(tmp_path: Path) -> None:
     files = reported(tmp_path, [uri])
     assert "is damaged or missing" in files["html"]
     assert str(tmp_path) not in "".join(files.values())
+
+
+def test_many_classes_are_folded(tmp_path: Path) -> None:
+    counts = {label: {"label": label, "support": 1, "f1": [spread([0.5])]} for label in words(MOST_CLASSES + 1, 0)}
+    few, many = ({"groups": ["linear"], "rows": [*counts.values()][:most]} for most in (MOST_CLASSES, None))
+    assert [type(block) for block in _classes(few, "class")] == [Heading, Table]
+    (folded,) = _classes(many, "class")
+    assert isinstance(folded, Details)
+    assert folded.summary == "F1 of each class on test"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.04, "0.0"), (-0.04, "0.0"), (0.0, "0.0"), (0.06, "+0.1"), (-1.25, "-1.2")]
+)
+def test_a_difference_that_rounds_to_nothing_has_no_sign(value: float, shown: str) -> None:
+    assert signed(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"), [("pet", "pet"), (["pet", "farm"], "pet; farm"), ([], ""), (1.5, "1.5"), (None, "")]
+)
+def test_labels_of_an_example_as_text(label: Any, shown: str) -> None:
+    assert label_text(label) == shown
 
 
 def test_inert_text() -> None:

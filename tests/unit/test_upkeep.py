@@ -76,6 +76,10 @@ def test_ls_names_each_artifact_once(tmp_path: Path) -> None:
     assert ls(kind="model", root=str(tmp_path)).count("\n") == 0
 
 
+def test_ls_names_the_store_that_has_nothing(tmp_path: Path) -> None:
+    assert ls(root=str(tmp_path / "nothere")) == f"no finished artifacts in {tmp_path / 'nothere'}"
+
+
 def listed(uri: str) -> str:
     """What `ls` says of an artifact behind its size."""
     artifact = Artifact.open(uri)

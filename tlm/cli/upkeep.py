@@ -70,7 +70,7 @@ def ls(*, kind: str = "", root: str | None = None) -> Answer:
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", when)
         facts.append({"uri": artifact.uri, "kind": manifest.kind, "finished": finished, "bytes": size})
         facts[-1] |= {"content": manifest.content, "counts": manifest.counts}
-    return Answer("\n".join(lines) or "no finished artifacts here", facts)
+    return Answer("\n".join(lines) or f"no finished artifacts in {store.root}", facts)
 
 
 def _count(value: Any) -> str:

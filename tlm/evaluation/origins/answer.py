@@ -15,9 +15,9 @@ from tlm.data.tasks.metrics import Floats, Texts
 from tlm.errors import InputError, nearest
 from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, telling
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
-from tlm.evaluation.pages.text import shared_words, visible, whole_text
+from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.predict.encoder import OnnxClassifier
-from tlm.evaluation.predict.predict import BETWEEN, check_pairs, is_folder, model_folder, trained
+from tlm.evaluation.predict.predict import check_pairs, is_folder, model_folder, trained
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.progress import track
 from tlm.shallow.features import joined, words_of
@@ -148,8 +148,7 @@ def _features(part: dict[str, Any], top: int) -> list[Row]:
 
 
 def _training_text(row: dict[str, Any]) -> Row:
-    label = BETWEEN.join(row["label"]) if isinstance(row["label"], list) else str(row["label"])
-    shown, name = (Span(visible(one, 60)) for one in (label, row["id"]))
+    shown, name = (Span(visible(one, 60)) for one in (label_text(row["label"]), row["id"]))
     return f"{row['similarity']:.3f}", shown, name, Quote.of(visible(row["text"], WIDTH))
 
 

@@ -15,6 +15,7 @@ from tlm.evaluation.pages.blocks import Block, Column, Heading, Line, Quote, Row
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.predict.predict import trained
 from tlm.evaluation.report.lineage import (
     STEPS,
     dropped,
@@ -38,10 +39,11 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
     the bill of materials as bom.cdx.json (CycloneDX 1.6). Licences come from the field that ``--license-field`` names.
 
     Args:
-        artifact: URI of a corpus, subset, checkpoint or model, or of metrics.
+        artifact: URI of a corpus, subset, checkpoint or model, of metrics, or of a report (the model it recommends).
         to: Folder to write to; created if necessary.
     """
-    subject = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics")
+    subject = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics", "report")
+    subject = trained(artifact) if subject.manifest.kind == "report" else subject
     every = everything([subject])
     found = contents(subject, every)
     page = list(blocks(found))

@@ -1,7 +1,7 @@
 """Make text from outside inert: nothing in it can act as markup, and nothing in it is invisible."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -35,6 +35,13 @@ def whole_text(row: Mapping[str, Any]) -> str:
     return " ⁄ ".join(part for part in (row["text"], row["text_pair"]) if part)
 
 
+def label_text(label: str | Sequence[str] | float | None) -> str:
+    """A label, several of them, or a number; "" for none."""
+    if label is None or isinstance(label, str):
+        return label or ""
+    return "; ".join(label) if isinstance(label, Sequence) else str(label)
+
+
 def code(text: str, longest: int = LONGEST) -> str:
     """A Markdown code span, in which links, HTML and emphasis have no effect. Backticks become apostrophes."""
     return f"`{visible(text, longest).replace('`', chr(39)) or ' '}`"
@@ -47,6 +54,11 @@ def power(value: float) -> str:
     digits, exponent = f"{value:.1e}".split("e")
     raised = str(int(exponent)).translate(SUPERSCRIPTS)
     return f"{digits.removesuffix('.0')}·10{raised}"
+
+
+def signed(value: float) -> str:
+    """A number with its sign and one digit after the point; ``0.0`` has none."""
+    return f"{value:+.1f}" if abs(value) >= 0.05 else "0.0"
 
 
 def prose(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TextIO
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, nearest, with_article
-from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, label_text, spelled
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.progress import say
 from tlm.settings.options import Range
@@ -29,7 +29,6 @@ SUFFIXES: dict[str, ReadFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv"
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
 _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
 LONGEST_CELL = 2**31 - 1
-BETWEEN = "; "  # labels of one text
 
 
 @dataclass(frozen=True)
@@ -280,7 +279,7 @@ def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence
             sink.write(_json_line(row))
         else:
             cells = row | {f"p({label})": value for label, value in row.get("probabilities", {}).items()}
-            cells |= {"labels": BETWEEN.join(row.get("labels", ())), "unsure": str(row.get("unsure", "")).lower()}
+            cells |= {"labels": label_text(row.get("labels")), "unsure": str(row.get("unsure", "")).lower()}
             writer.writerow(inert(cells.get(name, "")) for name in head)
         counts["bad" if "error" in row else "good"] += 1
         counts["unsure"] += row.get("unsure", False)

@@ -105,8 +105,10 @@ def _small(groups: Sequence[Group]) -> Iterator[Check]:
         (scored,) = groups[0].on(split).splits
         count = len(scored.gold)
         if count < LEAST_EXAMPLES or scored.groups < LEAST_GROUPS:
-            of = f"{count:,} examples in {scored.groups:,} groups, {effect}"
-            yield Check("TLM003", WARNING, f"{split} has {of}; {LEAST_EXAMPLES} in {LEAST_GROUPS} or more are better.")
+            grouped = scored.groups < count
+            of = f"{count:,} examples{f' in {scored.groups:,} groups' * grouped}, {effect}"
+            better = f"{LEAST_EXAMPLES}{f' in {LEAST_GROUPS}' * grouped} or more are better"
+            yield Check("TLM003", WARNING, f"{split} has {of}; {better}.")
 
 
 def _cut(groups: Sequence[Group]) -> Iterator[Check]:
@@ -189,5 +191,5 @@ def _doubted(task: Artifact | None) -> Iterator[Check]:
     with suppress(InputError):  # gone, which the report says elsewhere
         gold, _, means = learned(task)
         if found := len(wrong(means, gold)[0]):
-            of = f"{found:,} of the {count:,} labels of train and dev look wrong"
+            of = f"{found:,} of {len(gold):,} labels of train and dev look wrong"
             yield Check("TLM010", NOTE, f"{of}; tlm label-errors lists them, and many of them may be right.")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from tlm.evaluation.pages.text import power
+from tlm.evaluation.pages.text import power, signed
 from tlm.evaluation.report.runs import Summary
 from tlm.evaluation.score.baseline import EMBEDDINGS
 from tlm.evaluation.score.imported import IMPORTED
@@ -213,7 +213,7 @@ def points(difference: Difference, first: str) -> str:
 def _in_points(difference: Difference, first: str) -> tuple[str, str]:
     sign = 100 if first == difference["first"] else -100
     low, high = sorted(sign * end for end in (difference["low"], difference["high"]) if end is not None)
-    return f"{sign * difference['mean'] + 0.0:+.1f}", f"95 % interval {low:+.1f} to {high:+.1f}"
+    return signed(sign * difference["mean"]), f"95 % interval {low:+.1f} to {high:+.1f}"
 
 
 def chance_text(probability: float) -> str:
@@ -274,7 +274,7 @@ def _ahead(name: str, found: Difference) -> str:
 def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
     """Say why the linear model is named and not the best of the others."""
     gap, likely = 100 * _gap(best, linear), chance_text(_chance_of(found, best["name"]))
-    on_test = f"{100 * found['mean']:+.1f} points on test ({likely} likely to be ahead on new texts)"
+    on_test = f"{signed(100 * found['mean'])} points on test ({likely} likely to be ahead on new texts)"
     if gap < 0:
         return f"No other model is above it on dev; {best['name']}, the next, has {on_test}."
     if gap < 100 * SAME:

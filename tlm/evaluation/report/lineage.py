@@ -11,6 +11,7 @@ from tlm.data.passages import rows_at
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Details, Heading, Items, Line, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.score.mix import ReportRow
 
 ORDER = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
 MOST_NAMED = 4
@@ -63,8 +64,12 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
 
 
 def name_of(artifact: Artifact) -> str:
-    """The name of a task or published model, or the arm; "" if there is none."""
-    return str(artifact.details.get("name") or artifact.details.get("arm") or "")
+    """The name of a task or published model, or the arm as reports call it; "" if there is none."""
+    details = artifact.details
+    arm = str(details.get("arm") or "")
+    if arm and artifact.manifest.kind in ("model", "metrics"):
+        arm = ReportRow.of(arm, details.get("stage", "")).name
+    return str(details.get("name") or arm)
 
 
 def flat(values: dict[str, Any], separator: str = ".", prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -23,6 +23,7 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
+from tlm.evaluation.pages.text import signed
 from tlm.evaluation.report import bill, checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance_text, interval_text, score_text
 from tlm.evaluation.report.runs import Costs, Summary
@@ -31,6 +32,7 @@ from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
 
+MOST_CLASSES = 30  # that are open on the page
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
 Form = Callable[[Any], Line]
 Rows = list[dict[str, Any]]
@@ -269,7 +271,7 @@ READING = (
 
 def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], best: str) -> Drawn:
     drawn = plots.dots(groups, "test", label, best=best)
-    figures = [Figure("Test score, a dot for each seed", drawn, "" if losses else "single")]
+    figures = [Figure("Test score, a dot for each seed or draw", drawn, "" if losses else "single")]
     if losses:
         loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
         figures.append(Figure("Masked-LM loss on unseen text", loss))
@@ -300,7 +302,7 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
         (
             one["question"],
             (Span(one["first"]), " − ", Span(one["second"])),
-            f"{100 * one['mean']:+.1f}",
+            signed(100 * one["mean"]),
             interval_text(one, "{:+.1f} to {:+.1f}"),
             chance_text(one["chance"]),
             Span(one["ahead"]) if one["ahead"] else "–" if one["low"] is None else "no order claimed",
@@ -394,8 +396,9 @@ def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
     rows: list[Row] = [
         (Span(row["label"]), f"{row['support']:,}", *map(score_text, row["f1"])) for row in found["rows"]
     ]
-    yield Heading(f"F1 of each {called} on test", 3)
-    yield Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)
+    heading = f"F1 of each {called} on test"
+    table = Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)
+    yield from (Heading(heading, 3), table) if len(rows) <= MOST_CLASSES else (Details(heading, (table,)),)
 
 
 def write_report(folder: Path, contents: Contents) -> None:

@@ -22,7 +22,7 @@ from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Card, Heading, Items, Part, Quote, Span, Text
 from tlm.evaluation.pages.plain import markdown, terminal
-from tlm.evaluation.pages.text import shared_words, visible, whole_text
+from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import without_root
 from tlm.evaluation.report.runs import Group
 from tlm.retrieval.retrieve import WITHOUT_QUERIES
@@ -241,7 +241,7 @@ def _askers(docs: list[int], subset: Artifact) -> dict[int, dict[str, Any]]:
 
 
 def _asker(row: dict[str, Any]) -> dict[str, Any]:
-    label = str(row["label"] or row["target"])
+    label = label_text(row["target"] if row["label"] is None else row["label"])
     return {"id": visible(row["id"], 60), "text": visible(whole_text(row)), "label": visible(label, 60)}
 
 

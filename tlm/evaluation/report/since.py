@@ -18,7 +18,7 @@ from tlm.data.tasks.examples import changes, in_both, read_splits, texts_of
 from tlm.data.tasks.metrics import Array, Split
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
-from tlm.evaluation.pages.text import visible
+from tlm.evaluation.pages.text import signed, visible
 from tlm.evaluation.report.findings import chance_text, interval_text, points, score_text
 from tlm.evaluation.report.lineage import compared, flat, plain
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped
@@ -52,7 +52,8 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
         raise InputError(f"{against} names no model, as it is old or on several tasks; give the metrics of a model")
     was, now = (one.input("task").details["problem"] for one in (metrics[0], run))
     if was != now or now not in PROBLEMS:
-        raise InputError(f"{against} is of '{was}', {run.uri} of '{now}'; expected both of {' or of '.join(PROBLEMS)}")
+        of = f"{against} is of '{was}', {run.uri} of '{now}'"
+        raise InputError(f"{of}; only answers of two classifications, or of two regressions, can be compared")
     return sorted((one.artifact for one in group_with(metrics, best).runs), key=lambda one: one.content)
 
 
@@ -165,7 +166,7 @@ def _by_how_much(one: Difference) -> str:
     if one["low"] is not None:
         return points(one, NOW)
     likely = f"{chance_text(one['chance'])} likely to be ahead on new texts, for these runs"
-    return f"{100 * one['mean']:+.1f} points ({likely})"
+    return f"{signed(100 * one['mean'])} points ({likely})"
 
 
 def _in_words(counts: dict[str, int]) -> str:

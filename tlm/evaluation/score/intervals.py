@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from tlm.data.tasks.metrics import Floats, scores_of, sums_of
+from tlm.data.tasks.metrics import REGRESSION, Floats, scores_of, sums_of
 
 LEAST_SEEDS = 3  # for an interval
+CORRELATIONS = (*REGRESSION, "matthews")  # from -1 to 1; all other scores are from 0 to 1
 CONFIDENCE = 0.95
 RESAMPLES = 1000
 COUNTS_AT_ONCE = 1 << 22
@@ -232,10 +233,10 @@ def spread(values: Iterable[float | None]) -> Spread:
 
 def with_interval(arm: Scores, values: Iterable[float] | None = None) -> Score:
     """The spread of an arm's scores (or these `values`) over its seeds; the interval also over test examples."""
-    found, own = interval(arm), spread(arm.scores if values is None else values)
-    high = None if found.high is None else min(found.high, 1.0)  # no score exceeds 1
-    mean = float(np.mean(own["values"]))
-    return Score(values=own["values"], mean=mean, std=own["std"], low=found.low, high=high)
+    (_, *ends), own = interval(arm), spread(arm.scores if values is None else values)
+    least = -1.0 if arm.splits[0].metric in CORRELATIONS else 0.0
+    low, high = (None if end is None else min(max(end, least), 1.0) for end in ends)
+    return Score(values=own["values"], mean=float(np.mean(own["values"])), std=own["std"], low=low, high=high)
 
 
 def t_quantile(confidence: float, degrees: int) -> float:

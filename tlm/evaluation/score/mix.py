@@ -207,9 +207,8 @@ def _checked_parts(members: list[Artifact]) -> list[Part]:
     """The parts that the members form. Raises InputError if they cannot be mixed."""
     parts = parts_of(members)
     if len(members) < 2 or len(parts) > predictor.MOST_PARTS:
-        raise InputError(
-            f"{len(members)} models of {len(parts)} arms; expected 2 or more, of at most {predictor.MOST_PARTS} arms"
-        )
+        given = f"models: {len(members)}, arms: {len(parts)}"
+        raise InputError(f"{given}; expected 2 or more models, of at most {predictor.MOST_PARTS} arms")
     for member in members:
         if member.manifest.inputs["task"].content != members[0].manifest.inputs["task"].content:
             raise InputError(f"{members[0].uri} and {member.uri} are of different tasks; mix models of one task")

@@ -9,6 +9,7 @@ import pytest
 from tests.toy_reports import is_safe, reported, told_of, toy_world
 from tests.toys import words
 from tlm.evaluation.pages.blocks import Details, Heading, Table
+from tlm.evaluation.pages.plots import short
 from tlm.evaluation.pages.text import code, label_text, shared_words, signed, visible
 from tlm.evaluation.report.page import MOST_CLASSES, _classes
 from tlm.evaluation.score.intervals import spread
@@ -83,6 +84,13 @@ def test_a_difference_that_rounds_to_nothing_has_no_sign(value: float, shown: st
 )
 def test_labels_of_an_example_as_text(label: Any, shown: str) -> None:
     assert label_text(label) == shown
+
+
+def test_shortened_names_of_arms_still_differ() -> None:
+    names = [f"published-all-MiniLM-L6-v2-bm25{more}" for more in (" + static + linear", " + linear")]
+    assert [len(short(name)) for name in names] == [34, 34]
+    assert short(names[0]) != short(names[1])
+    assert short("linear") == "linear"
 
 
 def test_inert_text() -> None:

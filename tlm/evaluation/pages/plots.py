@@ -61,7 +61,7 @@ def dots(groups: Sequence[Mapping[str, Any]], part: str, label: str, factor: flo
     axes.set_ylim(-0.6, len(shown) - 0.4)
     plain_rows(axes)
     axes.margins(x=0.08)
-    axes.set_xlabel(label)
+    axes.set_xlabel(label, loc="right")  # beside long names, a label in the middle would be cut off
     return svg(figure)
 
 
@@ -122,8 +122,9 @@ def _tone(group: Mapping[str, Any]) -> str:
 
 
 def short(name: str, longest: int = 34) -> str:
-    """Cut a name to at most `longest` characters."""
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    """Cut a name in the middle to at most `longest` characters: arms of one published model differ at their ends."""
+    half = longest // 2
+    return name if len(name) <= longest else f"{name[: longest - 1 - half]}…{name[-half:]}"
 
 
 def svg(figure: Figure) -> str:

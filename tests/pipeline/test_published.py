@@ -97,7 +97,8 @@ def test_without_a_network_their_embeddings_are_compared(run_module: Callable, t
 def test_what_cannot_be_had_is_said_before_any_work(
     pipeline: str, setting: str, sentence: str, run_module: Callable
 ) -> None:
-    done = run_module("pipelines.run", "local", "--pipeline", pipeline, "--set", setting, code=2)
+    given = [option for one in ("corpus_paths=x", "task_path=x", setting) for option in ("--set", one)]
+    done = run_module("pipelines.run", "local", "--pipeline", pipeline, *given, code=2)
     assert done.stderr.count(sentence) == 1
     assert [line for line in done.stderr.splitlines() if line.startswith("▸")] == ["▸ preflight"]
     assert "Traceback" not in done.stderr

@@ -52,7 +52,10 @@ def test_the_resources_of_another_pipeline_have_its_name(cli, tmp_path: Path) ->
     ("options", "sentence"),
     [
         (("-o", "tlm.json"), "--output tlm.json: must end in .yaml"),
-        (("-o", "/proc/no/tlm.yaml"), "--output /proc/no/tlm.yaml: cannot be written"),
+        (
+            ("-o", "/proc/no/tlm.yaml", "--images", GOLDEN / "images.json"),
+            "--output /proc/no/tlm.yaml: cannot be written",
+        ),
         (
             ("-o", "x.yaml", "--kubernetes-manifests", "--version", "A_B"),
             "'tlm-A_B' is no name for a Kubernetes resource",

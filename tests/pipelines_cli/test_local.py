@@ -11,6 +11,7 @@ from pipelines import local
 from pipelines.compiled import of_this_code, read_parameters
 from tests.tiny import refused
 from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
 
 
 def test_texts_that_a_step_puts_out_are_not_shown_a_second_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +41,7 @@ def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(
     monkeypatch.setenv("TLM_THREADS", "1")
     monkeypatch.setenv(local.LOCKS, str(tmp_path / "local_outputs"))
     monkeypatch.setenv("TLM_ROOT", str(tmp_path / "mine"))
-    with pytest.raises(local.StepFailed):
+    with pytest.raises(InputError, match="a step failed"):
         local.run_pipeline({"corpus_paths": "none", "task_path": "none"}, name="shallow")
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "local_outputs"}
 

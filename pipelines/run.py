@@ -99,14 +99,14 @@ def submit(
 ) -> None:
     """Start a run on Kubeflow and print its ID and its link.
 
-    With --wait: exit code 0 if it succeeded; 2 if it failed or was cancelled; 3 if it goes on, but the time is over or
-    the API is lost.
+    With --wait: exit code 0 if it succeeded; 2 if it failed or was cancelled; 3 if it was still running when the time
+    was up or the API was lost.
 
     Args:
         run_name: Name of the run.  [default: the pipeline's and the time]
         no_cache: Turn Kubeflow's cache off in every task (in ours it is).
         wait: Return when the run has ended.
-        resubmit: With --wait, how often to start a run that failed again; its finished steps are found.
+        resubmit: With --wait, how many times to restart a run that failed; its finished steps are not repeated.
     """
     from pipelines.client import Api, submit
     from pipelines.compiled import check_reachable, declared, parse, read_parameters, text_of

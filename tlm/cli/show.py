@@ -18,7 +18,7 @@ def show(preset: str = "", *, overrides: Sequence[str] = ()) -> str:
     """Print a preset: every setting, its value, what it means, where it comes from.
 
     Args:
-        preset: Which one; without a name the presets there are.
+        preset: Name of the preset; without it, all presets are listed.
         overrides: Settings to change, such as train.rho1=4.
     """
     return "\n".join(_lines(presets.resolve(preset, overrides)) if preset else _list())
@@ -83,10 +83,10 @@ def _cost(preset: Preset) -> Iterator[str]:
 def explain(model: str, text: str, *, pair: str = "", label: str = "", top: int = 10, device: str = "auto") -> Answer:
     """Say why a model answers a text as it does: what decided, the nearest training texts, passages it learned from.
 
-    Of linear and static models, the numbers of words and n-grams are exact: with the bias they add up to the logit of
-    the class. Of a mixture, each part says what it adds to the answer; of several seeds, the first is explained. For
-    encoders, the gradient times the input of each token is a hint only; so is, for ONNX models and published
-    embeddings, the change when a word is left out. As JSON: all features, not only the first.
+    For linear and static models, the numbers of words and n-grams are exact: with the bias, they add up to the logit of
+    the class. For a mixture, each part says what it adds to the answer; of several seeds, the first is explained. For
+    encoders, the gradient times the input of each token is only a hint. For ONNX models and published embeddings, the
+    change when a word is left out is only a hint, too. As JSON: all features, not only the first.
 
     Args:
         model: URI of a model, checkpoint, metrics or report, or a model folder (which does not know its texts).

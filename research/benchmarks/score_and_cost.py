@@ -4,6 +4,7 @@ Both come from kept results: CPU seconds from the row `selectors`, scores from t
 """
 
 from collections import defaultdict
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib as mpl
@@ -24,7 +25,7 @@ PICTURE = "table-selectors/cost.svg"
 TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 MIXED = f"{STATIC} + {LINEAR}"
 OTHERS = sorted((*SCORED, *BY_VECTORS, RERANKED))
-ROLES = {"bm25": "bm25", "random": "random", **dict(zip(OTHERS, SPARE_ROLES, strict=True))}
+ROLES = {"bm25": "bm25", "random": "random", **dict(zip(OTHERS, cycle(SPARE_ROLES), strict=False))}
 Place = tuple[str, float]  # task, share of the corpus on topic
 
 

@@ -234,7 +234,7 @@ class Pods(Options):
         cpu: CPU limit of a training pod, 1 or more, and 2 or more for each GPU.
         gpu_type: Kubernetes resource name of the accelerator.
         gpus: Accelerators of each training pod; 0 for CPU. Each takes 32 rows of a batch or more, evaluation takes one.
-        memory: Memory limit of a training pod, 2Gi or more, and 8Gi or more for each GPU.
+        memory: Memory limit of a pod of train, finetune and evaluate, 2Gi or more, and 8Gi or more for each GPU.
         node_selector: Labels of the nodes to train on, as a JSON object.
         tolerations: Taints that training pods tolerate, as a JSON list of Kubernetes tolerations.
     """

@@ -78,7 +78,7 @@ def predict_command(
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
     if to_format == "auto":
-        to_format = "csv" if Path(to).suffix.lower() == ".csv" else "jsonl"
+        to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
     folder = model_folder(model)
     check_at_least(at_least, folder)
     with ExitStack() as files:

@@ -61,7 +61,7 @@ class Best(TypedDict):
 
 
 class Answers(TypedDict):
-    """The recommended model's answers on test; None for what its kind of problem has not."""
+    """The recommended model's answers on test; None where its kind of problem has no such answers."""
 
     classes: dict[str, Any] | None
     confusion: dict[str, Any] | None

@@ -133,7 +133,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
             "name": best["name"],
             "role": best["role"],
             "sure": sure(best, held_against),
-            "metrics": chosen.best_on_dev.manifest.key,
+            "metrics": chosen.runs[chosen.best_on_dev].artifact.manifest.key,
         },
         "since": since(chosen, group_with(before)) if before else None,
         **_answers(chosen, _looked_at(groups, best["name"], compared)),
@@ -189,7 +189,7 @@ def _answers(best: Group, groups: list[Group]) -> "Answers":
     return {
         "classes": None if regression else _classes(groups, best),
         "confusion": None if regression or several else _confusion(best),
-        "coverage": None if regression or several else coverage(best.best_on_dev),
+        "coverage": None if regression or several else coverage(best.runs[best.best_on_dev].artifact),
         "scatter": _scatter(best) if regression else None,
     }
 

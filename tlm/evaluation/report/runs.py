@@ -290,9 +290,9 @@ class Group:
         return tuple(found.index(run.drawn) for run in self.runs) if any(found) else ()
 
     @property
-    def best_on_dev(self) -> Artifact:
-        """The metrics of the run that is the best on dev."""
-        return max(self.runs, key=lambda run: float(run.values["dev"])).artifact
+    def best_on_dev(self) -> int:
+        """The place in `runs` of the run that is the best on dev."""
+        return int(np.argmax([run.values["dev"] for run in self.runs]))
 
     def on(self, split: str, *, without_copies: bool = False) -> Scores:
         """Predictions for a split, or for those of its examples whose text is not also in train.

@@ -117,7 +117,7 @@ def _compared(now: Group, before: Group, rows: Array, old_rows: Array, test: Spl
     for side, arm in ((NOW, now), (BEFORE, before)):
         split = Scored(ours.metric, gold, answers[side], group, len(labels or ()))
         scores[side] = Scores((split,), arm.on("test").fixed, arm.draws)
-        best.append(answers[side][int(np.argmax([run.values["dev"] for run in arm.runs]))])
+        best.append(answers[side][arm.best_on_dev])
     return {
         "scores": {side: with_interval(arm) for side, arm in scores.items()},
         "difference": differences(scores, [(NOW, BEFORE)])[0],

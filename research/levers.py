@@ -11,7 +11,7 @@ from research.studies import json_lines
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import one_label_each, read_splits
 from tlm.data.tasks.metrics import Split, score
-from tlm.evaluation.score.intervals import Scored, Scores, difference, interval
+from tlm.evaluation.score.intervals import Arm, Predictions, difference, interval
 from tlm.training.stages import finetune, train
 
 PLAIN = "as it is"
@@ -86,7 +86,7 @@ def _show(rows: list[dict[str, Any]], dev: Split) -> None:
     arms = {}
     for change in dict.fromkeys(row["change"] for row in rows):
         answers = np.array([row["answers"] for row in rows if row["change"] == change])
-        arms[change] = Scores((Scored("macro_f1", dev.gold, answers, dev.group),))
+        arms[change] = Arm((Predictions("macro_f1", dev.gold, answers, dev.group),))
     print("change", "macro-F1", "difference", "masked-LM loss", "CPU time", sep="\t")
     for change, arm in arms.items():
         own = [row for row in rows if row["change"] == change]

@@ -11,7 +11,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import points, score_text
 from tlm.evaluation.report.runs import Group, ScoredModel, Spent, grouped, spreads, total
-from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Scores, compared, with_interval
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Arm, Difference, compared, with_interval
 from tlm.settings.options import Prices
 
 Contents = dict[str, Any]
@@ -90,7 +90,7 @@ def _seeds(groups: Sequence[Group]) -> list[int]:
     return [seed for seed in groups[0].seeds if all(seed in group.seeds for group in groups)]
 
 
-def _over_tasks(groups: Sequence[Group]) -> Scores:
+def _over_tasks(groups: Sequence[Group]) -> Arm:
     """One arm's predictions for the test splits of all tasks, for the seeds that all tasks have."""
     seeds, splits = _seeds(groups), []
     for group in groups:
@@ -98,7 +98,7 @@ def _over_tasks(groups: Sequence[Group]) -> Scores:
         splits.append(replace(split, predicted=split.predicted[[group.seeds.index(seed) for seed in seeds]]))
     drawn = [[group.draws[group.seeds.index(seed)] for seed in seeds] for group in groups if group.draws]
     draws = tuple(min(drawn, key=lambda one: len(set(one)), default=()))  # of the task that has fewest
-    return Scores(tuple(splits), fixed=groups[0].arm == "baseline", draws=draws)
+    return Arm(tuple(splits), fixed=groups[0].arm == "baseline", draws=draws)
 
 
 class OnTask(Difference):

@@ -11,7 +11,7 @@ from research.paper.plan import ByKey
 from research.paper.results import Result, arm_of, copies_in, copies_of, summed
 from research.paper.tables import curves, title
 from tlm.evaluation.pages.blocks import OWN_ROLES
-from tlm.evaluation.score.intervals import Scores, differences
+from tlm.evaluation.score.intervals import Arm, differences
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
 
@@ -104,7 +104,7 @@ def _more(facts: dict[str, Any], task: str, points: Points) -> Iterator[str]:
 def _worth(facts: dict[str, Any], points: Points, *, without_copies: bool) -> Iterator[str]:
     """The gain of the first model of each pair over the second, value by value; all intervals corrected."""
     named = {ReportRow.of(arm, "").name: own for arm, own in points.items()}
-    arms: dict[str, Scores] = {}
+    arms: dict[str, Arm] = {}
     asked: list[tuple[str, str]] = []
     for pair in facts["pairs"]:
         ours, theirs = (named.get(name, {}) for name in pair)

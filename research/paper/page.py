@@ -11,7 +11,7 @@ from research.paper.plan import ByKey, tasks_at
 from research.paper.results import Result, arm_of, baseline_key, copies_in, summed
 from research.paper.tables import PAPER, Cell, cells, expected, ladders, our_name, own_tables, title
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.score.intervals import Scores, difference, differences, spread
+from tlm.evaluation.score.intervals import Arm, difference, differences, spread
 from tlm.evaluation.score.scores import METRIC_NAMES
 
 OK, NEAR, MISS, NOT_RUN = "OK", "near", "miss", "not run"
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     cell: Cell
     scores: dict[str, Any]
     verdict: str
-    arm: Scores | None = None
+    arm: Arm | None = None
 
 
 class Comparison(NamedTuple):

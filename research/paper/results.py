@@ -18,7 +18,7 @@ from research.paper.tables import all_tables, cells, curves, key_of, scales, tas
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
-from tlm.evaluation.score.intervals import Scored, Scores, spread, with_interval
+from tlm.evaluation.score.intervals import Arm, Predictions, spread, with_interval
 from tlm.evaluation.score.mix import PARTS, ReportRow
 from tlm.retrieval.retrieve import draws
 
@@ -202,7 +202,7 @@ def packed(predictions: pa.Table, labels: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copies: bool = False) -> Scores | None:
+def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copies: bool = False) -> Arm | None:
     """The predictions of some runs for a split, by default with the task's own metric.
 
     None if there is no run, one was kept without its predictions, or they were scored on different examples.
@@ -213,7 +213,7 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     if not all(one.same_examples(scored[0]) for one in scored):
         return None
     together = replace(scored[0], predicted=np.concatenate([one.predicted for one in scored]))
-    return Scores((together,), fixed=runs[0].values["arm"] == BASELINE, draws=_draws(runs))
+    return Arm((together,), fixed=runs[0].values["arm"] == BASELINE, draws=_draws(runs))
 
 
 def _draws(runs: Sequence[Result]) -> tuple[int, ...]:
@@ -258,10 +258,10 @@ def copies_of(runs: Sequence[Result], split: str) -> tuple[int, int]:
     return max(((flags.count("1"), len(flags)) for flags in found), default=(0, 0))
 
 
-def _scored(run: Result, split: str, metric: str, without_copies: bool) -> Scored:
+def _scored(run: Result, split: str, metric: str, without_copies: bool) -> Predictions:
     examples = run.values["examples"]
     number = float if examples["labels"] is None else int
     gold, predicted = (np.array(examples[split][name].split(), dtype=number) for name in ("gold", "predicted"))
     group, copied = (np.array(examples[split][name].split(), dtype=int) for name in ("group", "copied"))
     rows = copied == 0 if without_copies else slice(None)
-    return Scored(metric, gold[rows], predicted[rows][None], np.unique(group[rows], return_inverse=True)[1])
+    return Predictions(metric, gold[rows], predicted[rows][None], np.unique(group[rows], return_inverse=True)[1])

@@ -21,7 +21,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.retrieval import selectors
-from tlm.retrieval.retrieve import BY_VECTORS, retrieve
+from tlm.retrieval.retrieve import SEARCHED, retrieve
 from tlm.retrieval.search.embed import StaticEmbedder, published_vectors
 from tlm.retrieval.selectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
 from tlm.retrieval.subset.export import export
@@ -144,7 +144,7 @@ def test_hits_are_the_same_with_other_kernels_of_openblas(tmp_path):
     assert hits == same
 
 
-@pytest.mark.parametrize("arm", BY_VECTORS)
+@pytest.mark.parametrize("arm", SEARCHED)
 def test_a_text_without_a_known_word_finds_nothing_by_its_vector(made, root, arm):
     """Its passages would come first into the subset."""
     _, index, _, subset = made
@@ -179,7 +179,7 @@ def test_static_vectors_have_length_one_and_nothing_in_common_and_can_be_kept(ma
     assert np.array_equal(StaticEmbedder.read(tmp_path / "vectors")(texts), vectors)
 
 
-@pytest.mark.parametrize("arm", BY_VECTORS)
+@pytest.mark.parametrize("arm", SEARCHED)
 def test_a_search_by_vectors_becomes_a_subset_of_the_size_of_bm25s(made, root, arm):
     _, index, task, subset = made
     given = {"arm": arm, "top_k": 10, "same_size_as": subset, "root": root}

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.metrics import f1_score
 
 from tlm.data.tasks.metrics import score, scores_of, sums_of
-from tlm.evaluation.score.intervals import Scored, Scores, chance, difference, differences, interval, with_interval
+from tlm.evaluation.score.intervals import Arm, Predictions, chance, difference, differences, interval, with_interval
 
 CLASSES = ("macro_f1", "micro_f1", "accuracy", "matthews")
 NUMBERS = ("pearson", "spearman")
@@ -20,7 +20,7 @@ NUMBERS = ("pearson", "spearman")
 def arm(gold, predicted, group=None, metric="accuracy", **more):
     gold = np.asarray(gold)
     group = np.arange(len(gold)) if group is None else np.asarray(group)
-    return Scores((Scored(metric, gold, np.asarray(predicted), group),), **more)
+    return Arm((Predictions(metric, gold, np.asarray(predicted), group),), **more)
 
 
 def rights(count: int, total: int) -> np.ndarray:
@@ -55,10 +55,10 @@ def test_a_class_that_one_run_alone_names_changes_no_score_of_the_others():
 def test_an_answer_with_a_class_that_does_not_count_is_wrong_and_has_no_f1(seed, size, known):
     rng = np.random.default_rng(seed)
     gold, predicted = rng.integers(known, size=size), rng.integers(known + 2, size=size)
-    split = Scored("macro_f1", gold, predicted[None], np.arange(size), known)
+    split = Predictions("macro_f1", gold, predicted[None], np.arange(size), known)
     named = sorted({*gold, *predicted[predicted < known]})
     expected = f1_score(gold, predicted, labels=named, average="macro", zero_division=0)
-    assert Scores((split,), fixed=True).scores[0] == pytest.approx(expected)
+    assert Arm((split,), fixed=True).scores[0] == pytest.approx(expected)
 
 
 # ---- the interval, step by step
@@ -240,16 +240,18 @@ def test_arms_with_other_examples_are_not_compared():
 def test_a_mean_over_tasks_has_the_variance_of_a_mean():
     rng = np.random.default_rng(5)
     gold = np.ones(400, int)
-    splits = [Scored("accuracy", gold, np.array([rng.random(400) < 0.7] * 3).astype(int), np.arange(400)) for _ in "ab"]
-    one, both = interval(Scores((splits[0],))), interval(Scores(tuple(splits)))
-    assert both.mean == pytest.approx(np.mean([interval(Scores((split,))).mean for split in splits]))
+    splits = [
+        Predictions("accuracy", gold, np.array([rng.random(400) < 0.7] * 3).astype(int), np.arange(400)) for _ in "ab"
+    ]
+    one, both = interval(Arm((splits[0],))), interval(Arm(tuple(splits)))
+    assert both.mean == pytest.approx(np.mean([interval(Arm((split,))).mean for split in splits]))
     assert both.high - both.low == pytest.approx((one.high - one.low) / 2**0.5, rel=0.1)
 
 
 # ---- what the intervals promise, by simulation
 
 
-def simulated(rng, rows: int, seeds: int, gap: float, deviation: float, own: float) -> list[Scores]:
+def simulated(rng, rows: int, seeds: int, gap: float, deviation: float, own: float) -> list[Arm]:
     """Two arms whose expected share of right answers differs by `gap`.
 
     An answer is right where the example is easy enough for the run's skill, which differs by `deviation` between

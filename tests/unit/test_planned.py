@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tlm.evaluation.report.findings import AHEAD, ARMS, NETWORK, OTHERS, PRETRAINED, TEXT, challenger, planned
+from tlm.evaluation.report.findings import AHEAD, ENCODERS, NETWORK, OTHERS, PRETRAINED, TEXT, challenger, planned
 from tlm.evaluation.score.mix import ReportRow
 
 
@@ -64,7 +64,7 @@ def test_networks_are_held_against_the_best_without_one() -> None:
     found = planned([LINEAR, *STATIC, *NETWORKS, *MIXED])
     assert ("bm25", "linear", AHEAD) in found
     assert ("bm25", "static-bm25 + linear", NETWORK) in found
-    assert {one[:2] for one in found if one.question == ARMS} == {
+    assert {one[:2] for one in found if one.question == ENCODERS} == {
         ("task-only", "random"),
         ("task-only", "bm25"),
         ("random", "bm25"),
@@ -91,7 +91,7 @@ def test_encoders_alone_are_compared_as_fetched_text_and_with_each_other() -> No
     assert {one[:2]: one.question for one in found} == {
         ("bm25", "random"): TEXT,
         ("bm25", "task-only"): TEXT,
-        ("task-only", "random"): ARMS,
+        ("task-only", "random"): ENCODERS,
     }
 
 

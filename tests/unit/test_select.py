@@ -17,11 +17,11 @@ from tlm.data.passages import passages, sample
 from tlm.evaluation.report.findings import OTHER_TEXT
 from tlm.retrieval import selectors
 from tlm.retrieval.retrieve import (
-    ARMS,
-    BY_VECTORS,
     NOTHING_FOUND,
     RERANKED,
+    RETRIEVED,
     SCORED,
+    SEARCHED,
     WITH_QUERIES,
     best,
     draws,
@@ -51,8 +51,8 @@ def grams(text):
 def test_every_selector_has_its_words() -> None:
     """Where they are missing, a report or a card would show the bare name, and a query without hits would fail."""
     card = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
-    assert {*ARMS, RERANKED} <= {*card["passages"]}
-    assert {*ARMS, RERANKED} - {"bm25"} <= {*OTHER_TEXT}
+    assert {*RETRIEVED, RERANKED} <= {*card["passages"]}
+    assert {*RETRIEVED, RERANKED} - {"bm25"} <= {*OTHER_TEXT}
     assert {*WITH_QUERIES} == {*NOTHING_FOUND}
 
 
@@ -142,7 +142,7 @@ def test_a_selection_is_the_same_twice_and_another_with_another_seed(made, root,
     assert np.array_equal(one, other) == (arm == "classifier")  # which compares with all of so small a corpus
 
 
-@pytest.mark.parametrize("arm", ["random", *SCORED, *BY_VECTORS])
+@pytest.mark.parametrize("arm", ["random", *SCORED, *SEARCHED])
 def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, arm):
     found = []
     for root in (str(tmp_path / "one"), str(tmp_path / "two")):
@@ -156,7 +156,7 @@ def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, a
 def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(made, root):
     """The first draw is the subset that `retrieve` and `export` make without a seed."""
     _, index, task, subset = made
-    names = ", ".join(["task-only", "bm25", "random", "dsir", *BY_VECTORS, "classifier"])
+    names = ", ".join(["task-only", "bm25", "random", "dsir", *SEARCHED, "classifier"])
     found = [Selection.parse(text) for text in arms_of(names, "0,1,5", task, subset)]
     assert [(arm.name, arm.seed) for arm in found] == [
         ("task-only", 0), ("bm25", 0), *(("random", seed) for seed in (0, 1, 5)),

@@ -25,11 +25,11 @@ from tlm.settings.options import NOT_NEGATIVE, Range
 from tlm.settings.sections import MOST_HITS
 
 VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
-BY_VECTORS, SCORED = ("dense", "hybrid"), ("dsir", "classifier")
+SEARCHED, SCORED = ("dense", "hybrid"), ("dsir", "classifier")
 RERANKED = "rerank"  # by `research.rerank`, with a model that was trained on BM25's text
 WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no query
-WITH_QUERIES = ("bm25", *BY_VECTORS)
-ARMS = (*WITH_QUERIES, "random", *SCORED)
+WITH_QUERIES = ("bm25", *SEARCHED)
+RETRIEVED = (*WITH_QUERIES, "random", *SCORED)
 KINDS = ("full", "rake", "auto")
 EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
 _NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
@@ -115,15 +115,15 @@ def retrieve(
 
 
 def _check(arm: str, query: str, top_k: int, share: str, like: str, embedder: str) -> None:
-    for name, given, known in (("arm", arm, ARMS), ("query", query, KINDS), ("share", share, (EXAMPLES, CLASSES))):
+    for name, given, known in (("arm", arm, RETRIEVED), ("query", query, KINDS), ("share", share, (EXAMPLES, CLASSES))):
         if given not in known:
             raise InputError(f"{name} '{given}' is not known{nearest(given, known)}")
     Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
         expected = "takes no --same-size-as" if like else "needs --same-size-as with the URI of the BM25 subset"
         raise InputError(f"arm '{arm}' {expected}")
-    if embedder and arm not in BY_VECTORS:
-        raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
+    if embedder and arm not in SEARCHED:
+        raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(SEARCHED)}")
 
 
 def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
@@ -132,7 +132,7 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
     arm = settings["arm"]
     if arm == "bm25":
         _search(draft, recipe, open_engine(index), settings["top_k"])
-    elif arm in BY_VECTORS:
+    elif arm in SEARCHED:
         from tlm.retrieval.selectors import SEARCHERS
 
         engine = SEARCHERS[arm](index, embedder, settings["seed"])
@@ -266,7 +266,7 @@ def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) ->
         from tlm.retrieval.selectors import OTHERS
 
         return passages > OTHERS
-    if arm in BY_VECTORS:
+    if arm in SEARCHED:
         from tlm.retrieval.search.embed import LEARNED_FROM
 
         return passages > LEARNED_FROM and not vectors

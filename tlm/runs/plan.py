@@ -16,8 +16,7 @@ from tlm.errors import InputError, nearest
 from tlm.evaluation.score.baseline import EMBEDDINGS, baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
-from tlm.retrieval.retrieve import ARMS as RETRIEVED
-from tlm.retrieval.retrieve import draws
+from tlm.retrieval.retrieve import RETRIEVED, draws
 from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, seed_of
 from tlm.runs.advise import advice_for
 from tlm.settings import presets

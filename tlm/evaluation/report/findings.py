@@ -20,7 +20,7 @@ AHEAD = "ahead of the linear model?"
 TEXT = "ahead of other text?"
 NETWORK = "ahead of models without a network?"
 PRETRAINED = "ahead of published models?"
-ARMS = "which arm is ahead?"
+ENCODERS = "which arm is ahead?"
 OTHERS = "ahead of another model?"
 TEACHER = "as good as its teacher?"
 
@@ -119,7 +119,7 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
     of_others = [group for group in own if any(one in group["kind"] for one in (PUBLISHED, EMBEDDINGS))]
     if of_others and len(of_others) < len(own):
         yield best_on_dev([group for group in own if group not in of_others]), best_on_dev(of_others), PRETRAINED
-    yield from ((first, second, ARMS) for first, second in combinations(encoders, 2))
+    yield from ((first, second, ENCODERS) for first, second in combinations(encoders, 2))
     yield from ((best, one, OTHERS) for one in groups if one["kind"] == IMPORTED)
     for student, teacher in product(groups, repeat=2):
         if student["kind"] == STUDENT and set(student["taught_by"]) & set(teacher["models"]):
@@ -321,7 +321,7 @@ def _beside(found: Difference, what: str, other: str) -> str:
 
 
 def _order(differences: Sequence[Difference]) -> Iterator[str]:
-    found = [one for one in differences if one["low"] is not None and one["question"] in (ARMS, OTHERS)]
+    found = [one for one in differences if one["low"] is not None and one["question"] in (ENCODERS, OTHERS)]
     for one in found:
         if one["ahead"]:
             other = one["second"] if one["ahead"] == one["first"] else one["first"]

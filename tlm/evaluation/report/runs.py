@@ -18,7 +18,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import OWN_ROLES
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import flat, plain
-from tlm.evaluation.score.intervals import Score, Scored, Scores, Spread, spread, with_interval
+from tlm.evaluation.score.intervals import Arm, Predictions, Score, Spread, spread, with_interval
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.retrieve import draws
@@ -276,7 +276,7 @@ class Group:
     stage: str
     row: ReportRow
     runs: list[ScoredModel] = field(default_factory=list)
-    _predictions: dict[tuple[str, bool], Scores] = field(default_factory=dict, repr=False, compare=False)
+    _predictions: dict[tuple[str, bool], Arm] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seeds(self) -> list[int]:
@@ -294,7 +294,7 @@ class Group:
         """The place in `runs` of the run that is the best on dev."""
         return int(np.argmax([run.values["dev"] for run in self.runs]))
 
-    def on(self, split: str, *, without_copies: bool = False) -> Scores:
+    def on(self, split: str, *, without_copies: bool = False) -> Arm:
         """Predictions for a split, or for those of its examples whose text is not also in train.
 
         The same object every time, because it keeps the resampled scores, which take a while.
@@ -310,7 +310,7 @@ class Group:
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
         fixed = not self.draws and all(run.trained_alike for run in self.runs)
         fixed &= bool((predicted == predicted[0]).all())
-        self._predictions[key] = Scores((Scored(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
+        self._predictions[key] = Arm((Predictions(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
         return self._predictions[key]
 
     def summary(self, prices: Prices) -> Summary:

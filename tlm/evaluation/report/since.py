@@ -22,7 +22,7 @@ from tlm.evaluation.pages.text import signed, visible
 from tlm.evaluation.report.findings import chance_text, interval_text, points, score_text
 from tlm.evaluation.report.lineage import compared, flat, plain
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped
-from tlm.evaluation.score.intervals import Difference, Scored, Scores, differences, with_interval
+from tlm.evaluation.score.intervals import Arm, Difference, Predictions, differences, with_interval
 
 BEFORE, NOW = "before", "now"
 KINDS = ("right to wrong", "wrong to right", "wrong to another wrong one")  # how an answer changed
@@ -115,8 +115,8 @@ def _compared(now: Group, before: Group, rows: Array, old_rows: Array, test: Spl
         answers[BEFORE] = np.array([names.index(label) for label in old_labels])[answers[BEFORE]]
     scores, best, texts = {}, [], [" ⁄ ".join(filter(None, text)) for text in texts_of(test)]
     for side, arm in ((NOW, now), (BEFORE, before)):
-        split = Scored(ours.metric, gold, answers[side], group, len(labels or ()))
-        scores[side] = Scores((split,), arm.on("test").fixed, arm.draws)
+        split = Predictions(ours.metric, gold, answers[side], group, len(labels or ()))
+        scores[side] = Arm((split,), arm.on("test").fixed, arm.draws)
         best.append(answers[side][arm.best_on_dev])
     return {
         "scores": {side: with_interval(arm) for side, arm in scores.items()},

@@ -33,7 +33,7 @@ COUNTS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
-class Scored:
+class Predictions:
     """Predictions of one arm's runs for the examples of one split.
 
     Attributes:
@@ -55,7 +55,7 @@ class Scored:
         """Number of groups."""
         return int(self.group.max(initial=-1)) + 1
 
-    def same_examples(self, other: "Scored") -> bool:
+    def same_examples(self, other: "Predictions") -> bool:
         """Whether `other` has the same metric, examples and groups."""
         same = np.array_equal(self.gold, other.gold) and np.array_equal(self.group, other.group)
         return same and self.metric == other.metric
@@ -73,7 +73,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Scores:
+class Arm:
     """Runs that differ in their seed only.
 
     Attributes:
@@ -84,7 +84,7 @@ class Scores:
         resamples: Number of resampled test sets.
     """
 
-    splits: tuple[Scored, ...]
+    splits: tuple[Predictions, ...]
     fixed: bool = False
     draws: tuple[int, ...] = ()
     resamples: int = RESAMPLES
@@ -154,12 +154,12 @@ class Difference(TypedDict):
     question: NotRequired[str]
 
 
-def interval(arm: Scores) -> Interval:
+def interval(arm: Arm) -> Interval:
     """The arm's mean score with its 95 % interval."""
     return _interval([arm], float(arm.scores.mean()), arm.mean_resampled, 1)
 
 
-def chance(first: Scores, second: Scores) -> float:
+def chance(first: Arm, second: Arm) -> float:
     """The probability that the mean score of the first arm is above that of the second on new texts.
 
     Over seeds and test examples where both arms have enough seeds; else over test examples alone.
@@ -169,7 +169,7 @@ def chance(first: Scores, second: Scores) -> float:
     return float(stdtr(freedom, (first.scores.mean() - second.scores.mean()) / total**0.5))
 
 
-def difference(first: Scores, second: Scores, comparisons: int = 1) -> Interval:
+def difference(first: Arm, second: Arm, comparisons: int = 1) -> Interval:
     """The difference of two arms' mean scores, paired by example; the interval is corrected for `comparisons`.
 
     Raises:
@@ -181,14 +181,14 @@ def difference(first: Scores, second: Scores, comparisons: int = 1) -> Interval:
     return _interval([first, second], mean, first.mean_resampled - second.mean_resampled, comparisons)
 
 
-def compared(names: tuple[str, str], first: Scores, second: Scores, comparisons: int) -> Difference:
+def compared(names: tuple[str, str], first: Arm, second: Arm, comparisons: int) -> Difference:
     """The `difference` of two arms with their names."""
     mean, low, high = found = difference(first, second, comparisons)
     ahead, likely = {1: names[0], 0: "", -1: names[1]}[found.sign], chance(first, second)
     return Difference(first=names[0], second=names[1], ahead=ahead, chance=likely, mean=mean, low=low, high=high)
 
 
-def differences(arms: Mapping[str, Scores], pairs: Sequence[tuple[str, str]]) -> list[Difference]:
+def differences(arms: Mapping[str, Arm], pairs: Sequence[tuple[str, str]]) -> list[Difference]:
     """Each pair of arms `compared`, named as in `arms`.
 
     Corrected for the number of pairs that have an interval: no other order can be claimed.
@@ -231,7 +231,7 @@ def spread(values: Iterable[float | None]) -> Spread:
     return Spread(values=found, mean=mean, std=std, low=low, high=high)
 
 
-def with_interval(arm: Scores, values: Iterable[float] | None = None) -> Score:
+def with_interval(arm: Arm, values: Iterable[float] | None = None) -> Score:
     """The spread of an arm's scores (or these `values`) over its seeds; the interval also over test examples."""
     (_, *ends), own = interval(arm), spread(arm.scores if values is None else values)
     least = -1.0 if arm.splits[0].metric in CORRELATIONS else 0.0
@@ -244,7 +244,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
-def _interval(arms: Sequence[Scores], mean: float, resampled: Floats, comparisons: int) -> Interval:
+def _interval(arms: Sequence[Arm], mean: float, resampled: Floats, comparisons: int) -> Interval:
     """Student's t interval from the variances over seeds and over examples (`resampled`, shape [splits, resamples])."""
     if not all(arm.counts for arm in arms):
         return Interval(mean, None, None)
@@ -253,7 +253,7 @@ def _interval(arms: Sequence[Scores], mean: float, resampled: Floats, comparison
     return Interval(mean, mean - half, mean + half)
 
 
-def _variance(arms: Sequence[Scores], splits: Sequence[Scored], resampled: Floats) -> tuple[float, int]:
+def _variance(arms: Sequence[Arm], splits: Sequence[Predictions], resampled: Floats) -> tuple[float, int]:
     """The variance over the seeds of `arms` and over examples, and its degrees of freedom."""
     seeds = [arm.seed_variance() for arm in arms]
     examples = [

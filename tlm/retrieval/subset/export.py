@@ -26,7 +26,7 @@ from tlm.data.reading.records import BadRow, Record, Rejects, text_of
 from tlm.data.registry import subset_address
 from tlm.errors import InputError
 from tlm.progress import say, track
-from tlm.retrieval.retrieve import ARMS, RERANKED, retrieve
+from tlm.retrieval.retrieve import RERANKED, RETRIEVED, retrieve
 from tlm.retrieval.subset import judge
 from tlm.retrieval.subset.judge import Candidates, Verdicts
 from tlm.settings.options import Filters
@@ -312,4 +312,4 @@ def seed_of(subset: Artifact) -> int:
 
 def further_text(arm: str) -> str:
     """The arm whose text a published model went on with, as the name of its own arm ends: ``published-NAME-bm25``."""
-    return next((text for text in (TASK_ONLY, *ARMS, RERANKED) if arm.endswith(f"-{text}")), "")
+    return next((text for text in (TASK_ONLY, *RETRIEVED, RERANKED) if arm.endswith(f"-{text}")), "")

@@ -40,13 +40,13 @@ NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s", "serve": "
 	tee build/images.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint chaos install lock images push sbom kind-up kind-run kind-down clean
+.PHONY: help demo demo-encoders test test-slow test-all lint chaos install install-light lock images push sbom kind-up kind-run kind-down clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this help
 	@echo 'make TARGET [PYTHON=python3.12] [TORCH=cpu] [ARGS="..."]'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'PYTHON  the Python for $(VENV): 3.11, 3.12 or 3.13, with venv (Debian: apt-get install python3-venv)'
 	@echo "TORCH   cpu installs torch from PyTorch's CPU index, a third of the download; not tested by us"
@@ -55,9 +55,15 @@ help:  ## Show this help
 	@echo 'make images [REGISTRY=ghcr.io/me] [BASE_IMAGE=python:3.12-slim] [TORCH=cpu] [BUILD_ARGS="..."] [DOCKER=...]'
 	@echo 'PIP_CERT and PIP_CONFIG_FILE, if set, are passed to pip in the build: a CA bundle, a pip.conf'
 
-demo: $(VENV)/ready  ## Run both pipelines on real text (five minutes on two cores); print the results
+# Everything, where it is installed already.
+LIGHT = $(if $(wildcard $(VENV)/ready),$(VENV)/ready,$(VENV)/light)
+
+demo: $(LIGHT)  ## Retrieve text for a task and train models without a network (two minutes on two cores); print the report
 	$(RUN) -m demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml --pipeline shallow $(ARGS)
+
+demo-encoders: $(VENV)/ready  ## Train encoders on the same data (three minutes more); print the report of all models
+	$(RUN) -m demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
 PYTEST = $(RUN) -m pytest --durations 25
@@ -87,8 +93,12 @@ build/fuzz:
 
 install: $(VENV)/ready  ## Create .venv with the locked packages and tlm (other targets do this when needed)
 
+install-light: $(LIGHT)  ## The same without PyTorch: 0.8 GB, for models without a network and to submit runs to a cluster
+
 lock: .tools/bin/uv pyproject.toml  ## Write the requirements files; keep versions that fit (ARGS=--upgrade: take the newest)
 	$(COMPILE) pyproject.toml --extra train --extra pipelines --extra dev --output-file requirements.txt
+	$(COMPILE) pyproject.toml --constraint requirements.txt --extra pipelines --extra serve \
+		--output-file requirements-light.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --output-file requirements-data.txt
 	$(COMPILE) pyproject.toml --constraint requirements.txt --extra train --extra embeddings \
 		--output-file requirements-train.txt
@@ -128,14 +138,24 @@ $(VENV)/ready: $(VENV)/locked pyproject.toml
 	$(PIP) install --no-deps --editable .
 	@touch $@
 
+$(VENV)/light: requirements-light.txt pyproject.toml
+	$(create)
+	$(PIP) install --require-hashes --requirement requirements-light.txt
+	$(PIP) install --no-deps --editable .
+	@touch $@
+
+define create
+@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2> /dev/null || \
+	{ echo '$(PYTHON) is not Python 3.11, 3.12 or 3.13; choose one: make PYTHON=python3.12 ...' >&2; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
+	{ echo '$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+@echo 'Creating $(VENV): this takes a minute or more, once.'
+$(PYTHON) -m venv --clear $(VENV)
+endef
+
 # Recreated when the lock changes, so that nothing remains from an older one.
 $(VENV)/locked: requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2> /dev/null || \
-		{ echo '$(PYTHON) is not Python 3.11, 3.12 or 3.13; choose one: make PYTHON=python3.12 ...' >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
-		{ echo '$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
-	@echo 'Creating $(VENV): this takes some minutes, once.'
-	$(PYTHON) -m venv --clear $(VENV)
+	$(create)
 ifeq ($(TORCH),cpu)
 	$(PIP) install --no-deps --index-url $(TORCH_CPU_INDEX) "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.txt)"
 	awk '/^[a-z]/ { keep = !/^(torch=|triton=|nvidia-|cuda-)/ } keep' requirements.txt > $(VENV)/requirements.txt

@@ -10,6 +10,7 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,7 +26,7 @@ from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
-from tlm.errors import InputError, Interrupted
+from tlm.errors import NO_TORCH, InputError, Interrupted
 from tlm.evaluation.predict.predict import trained
 from tlm.runs.pods import S3_KEYS, USER
 from tlm.training.distributed.launch import LOCKS, VISIBLE
@@ -177,9 +178,12 @@ def run_pipeline(
         machines: How many pods share the work of a step.
 
     Raises:
-        InputError: A pipeline without containers has no corpus or task, or a step failed because of its input.
+        InputError: A pipeline without containers has no corpus or task, or PyTorch is missing, or a step failed
+            because of its input.
         Interrupted: A step failed otherwise; the same command resumes it.
     """
+    if not images and name != "shallow" and find_spec("torch") is None:  # before work that only a network needs
+        raise InputError(NO_TORCH)
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))

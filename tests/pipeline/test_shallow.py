@@ -3,10 +3,12 @@
 import json
 import uuid
 from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from components.base import DATA_IMAGE, TRAIN_IMAGE
 from pipelines.compiled import build, compile_text, of_this_code
@@ -14,20 +16,27 @@ from pipelines.form import Parallelism
 from tests.pipeline.test_run import arguments, artifacts
 from tests.servers.model_registry import StandIn, serving
 from tests.tiny import in_files, write_tiny
+from tests.unit.test_project import pins
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 ARMS = ("task-only", "random", "bm25", "classifier", "dense", "dsir", "hybrid")  # all that need no network
-NO_TORCH = "raise ImportError('there is no torch here')\n"
+
+
+def missing_where_light() -> list[str]:
+    """Return the modules that `make install` has, and `make install-light` does not."""
+    light = {"pip", "setuptools", "tlm-kubeflow", *pins("requirements-light.txt")}
+    owners = {name: map(canonicalize_name, found) for name, found in packages_distributions().items()}
+    return [name for name, found in owners.items() if name.isidentifier() and light.isdisjoint(found)]
 
 
 @pytest.mark.slow
-def test_it_goes_from_files_to_a_report_without_torch(run_module: Callable, tmp_path: Path) -> None:
+def test_the_light_installation_goes_from_files_to_a_report(run_module: Callable, tmp_path: Path) -> None:
     write_tiny(tmp_path)
-    for package in ("torch", "transformers"):
-        (tmp_path / "absent" / package).mkdir(parents=True)
-        (tmp_path / "absent" / package / "__init__.py").write_text(NO_TORCH)
+    for module in missing_where_light():
+        (tmp_path / "absent" / module).mkdir(parents=True)
+        (tmp_path / "absent" / module / "__init__.py").write_text(f"raise ImportError('there is no {module} here')\n")
     path = {"PYTHONPATH": f"{tmp_path / 'absent'}:{ROOT}"}
     with pytest.raises(AssertionError, match="there is no torch here"):
         run_module("torch", env=path)

@@ -1,6 +1,7 @@
 """What a person sees of a pipeline that runs on this machine, and how its parameters are read."""
 
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,12 @@ def test_a_corpus_and_a_task_must_be_named() -> None:
     given = {"corpus_paths": "corpus.txt"}
     assert "parameter 'task_path' is missing" in refused(local.run_pipeline, given, name="shallow")
     assert "parameter 'task_paths' is missing" in refused(local.run_pipeline, given, name="multitask")
+
+
+def test_networks_are_refused_at_once_where_pytorch_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "neural networks need PyTorch, which is not installed here" in refused(local.run_pipeline, {}, name="tlm")
+    assert "parameter 'corpus_paths' is missing" in refused(local.run_pipeline, {}, name="shallow")
 
 
 def test_paths_of_a_corpus_may_have_spaces_around_them(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from research.__main__ import STUDIES
 from tlm import __version__
 from tlm.cli.command import descriptions, flat
 from tlm.cli.main import COMMANDS, MOVED, renamed
+from tlm.errors import NO_TORCH
 
 ROOT = Path(__file__).parents[2]
 EVERY = {**COMMANDS, **STUDIES}
@@ -44,6 +45,13 @@ def test_commands_of_studies_are_in_research_and_for_now_here_too() -> None:
     moved = tlm("paper", "no-table")
     assert moved.returncode == 2
     assert moved.stderr.startswith("tlm: `tlm paper` is now `python -m research paper`")
+
+
+def test_a_command_that_needs_pytorch_says_how_to_install_it() -> None:
+    code = "import sys; sys.modules['torch'] = None; from tlm.cli.main import main; main(lambda: __import__('torch'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr == f"tlm: {NO_TORCH}\n"
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def declared(*extras: str) -> Iterator[Requirement]:
 
 LOCKS = {
     "requirements.txt": ("train", "pipelines", "dev"),
+    "requirements-light.txt": ("pipelines", "serve"),
     "requirements-data.txt": (),
     "requirements-train.txt": ("train", "embeddings"),
     "requirements-serve.txt": ("serve",),
@@ -105,9 +106,12 @@ def test_locks_hold_what_the_project_declares(lock, extras):
         assert wanted.specifier.contains(version), f"{wanted} is not met by {version}: run `make lock`"
 
 
-def test_the_locks_of_the_images_are_parts_of_the_whole():
+def test_the_other_locks_are_parts_of_the_whole():
     everything, train, data = pins("requirements.txt"), pins("requirements-train.txt"), pins("requirements-data.txt")
+    light = pins("requirements-light.txt")
     assert data.items() <= train.items() <= everything.items()
+    assert data.items() <= light.items() <= everything.items()
+    assert not {"torch", "transformers", "pytest"} & light.keys()
     assert not {"kfp", "pytest"} & train.keys()
     assert not {"torch", "transformers"} & data.keys()
     assert not [name for name in data if name.startswith("nvidia-")]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tlm import __version__
-from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError, printable
+from tlm.errors import NO_TORCH, Cancelled, InputError, Interrupted, Terminated, TlmError, printable
 
 if TYPE_CHECKING:
     import typer  # imported by the functions below: what is imported here runs before Ctrl-C is handled
@@ -131,6 +131,8 @@ def main(run: Callable[[], object] = tlm) -> None:
             _fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to go on"))
         if isinstance(error, TlmError):
             _fail(error)
+        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
+            _fail(InputError(NO_TORCH))
         if not isinstance(error, OSError):
             raise
         where = error.filename or "while reading or writing"

@@ -90,6 +90,7 @@ def test_a_search_keeps_settings_that_are_tied_and_its_repetition_makes_nothing(
     for row in last:
         assert row["tied"] == (row["to_best"]["low"] <= 0 <= row["to_best"]["high"])
         assert row["to_best"]["mean"] == pytest.approx(row["dev"]["mean"] - own[0]["dev"]["mean"])
+    assert "+0.0 (" not in study.path("study.html").read_text()  # what the best is behind itself has no sign
     (started,) = (row for row in own if row["settings"] == start)
     cheapest = min((row for row in own if row["tied"]), key=lambda row: row["cpu_seconds"])
     chosen, word = (started, "Keep") if started["tied"] else (cheapest, "Use")

@@ -60,6 +60,7 @@ def test_a_sample_keeps_the_shares_of_labels_and_all_of_dev_and_test(world: tupl
     assert [row for row in whole if row["split"] != "train"] == [row for row in few if row["split"] != "train"]
     assert [row for row in whole if row in few] == few
     assert len(read_splits(made, "train")["train"].texts) == made.counts["train"] == 21
+    assert [made.counts[name] for name in ("dev", "test")] == [given.counts[name] for name in ("dev", "test")]
 
 
 def test_the_settings_around_the_given_ones_are_tried_each_once() -> None:

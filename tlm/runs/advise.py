@@ -314,7 +314,7 @@ def _sample(draft: Draft, task: Artifact, part: int) -> None:
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    draft.counts = {"train": splits.count("train"), "leaks": len(leaks)}
+    draft.counts = {name: splits.count(name) for name in ("train", "dev", "test")} | {"leaks": len(leaks)}
     draft.details = dict(task.details)
 
 

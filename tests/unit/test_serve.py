@@ -437,6 +437,7 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
     [
         ({"name": "a/b"}, "name is 'a/b'; expected letters, digits, '-', '_' and '.'"),
         ({"max_texts": 0}, "max_texts is 0; expected 1 or more"),
+        ({"port": 80999}, "port is 80999; expected 1 to 65535"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(models, settings: dict[str, Any], sentence: str) -> None:

@@ -26,6 +26,7 @@ from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
 from tlm.serving.export_onnx import trained_model
 from tlm.serving.protocol import Limits, Served
+from tlm.settings.options import Range
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
 DRAIN_SECONDS = 30
@@ -67,6 +68,7 @@ def serve(
         raise InputError(f"{error.name} is not installed; serve needs `pip install tlm-kubeflow[serve]`") from None
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
         raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
+    Range("1 to 65535", 1, 65535).check("port", port)
     folder, artifact = located(model)
     check_at_least(at_least, folder)
     predictor, place = open_predictor(folder, device)

@@ -10,7 +10,7 @@ from docstring_parser import parse
 
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
 from tlm.cli.command import PLAIN, command
-from tlm.errors import InputError, TlmError
+from tlm.errors import Cancelled, InputError, TlmError
 from tlm.progress import say
 
 app = typer.Typer(help=__doc__, **PLAIN)
@@ -46,7 +46,10 @@ def local(
 
     built = images or (Path("build/images.json") if docker else None)
     given = read_parameters(**vars(parameters), known=of_this_code(pipeline))
-    run_pipeline(given, built, network, pipeline, Parallelism(data_pods=data_pods))
+    try:
+        run_pipeline(given, built, network, pipeline, Parallelism(data_pods=data_pods))
+    except KeyboardInterrupt:
+        raise Cancelled("stopped by Ctrl-C; repeat the command to go on: finished steps are found") from None
 
 
 @add

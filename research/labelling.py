@@ -24,7 +24,7 @@ from tlm.evaluation.labelling import (
     spread,
     wrong,
 )
-from tlm.evaluation.predict.predict import model_folder
+from tlm.evaluation.predict.predict import located
 from tlm.evaluation.predict.predictor import open_predictor
 
 STRENGTH, BALANCED = 10.0, True
@@ -227,7 +227,7 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
 
     train, dev, labels = _splits(task)
     if model:
-        found = open_predictor(model_folder(model), "cpu")[0].predict(dev.texts, dev.pairs)
+        found = open_predictor(located(model)[0], "cpu")[0].predict(dev.texts, dev.pairs)
         print("model", _shown([score("macro_f1", dev.gold, found.argmax(axis=1))]), sep="\t")
     majority = np.full(len(dev.gold), np.bincount(train.gold).argmax())
     print("majority", _shown([score("macro_f1", dev.gold, majority)]), sep="\t")

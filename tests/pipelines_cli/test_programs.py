@@ -54,3 +54,22 @@ def test_the_whole_way_and_an_interrupt(api: StandIn, compiled: Path) -> None:
     assert running.returncode == 3, err
     assert f"no longer waiting; run {out.splitlines()[0]} goes on: see {api.url}" in err
     assert "Traceback" not in err
+
+
+def test_ctrl_c_in_a_local_run_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("some text\n")
+    (tmp_path / "task.csv").write_text("text,label\n" + "a text,x\nanother,y\n" * 20)
+    given = (
+        f"corpus_paths={tmp_path / 'corpus.txt'}",
+        f"task_path={tmp_path / 'task.csv'}",
+        f"store_root={tmp_path / 'store'}",
+    )
+    running = program("local", "--pipeline", "shallow", *(part for one in given for part in ("--set", one)))
+    assert running.stderr is not None
+    while "preflight" not in (line := running.stderr.readline()):  # the first of its steps
+        assert line, running.poll()
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "pipelines.run: stopped by Ctrl-C; repeat the command to go on: finished steps are found" in err
+    assert "Traceback" not in err

@@ -51,6 +51,11 @@ def test_one_word_among_targets_is_asked_about(tmp_path):
     assert refused(load, path, tmp_path).startswith(f"{path}:22: label 'n/a-' is not a number, the other 20 labels are")
 
 
+def test_numbers_that_floats_cannot_tell_apart_are_two_classes(tmp_path):
+    large = ["9007199254740992", "9007199254740993"]
+    assert load(labelled(tmp_path / "t.csv", large * 10), tmp_path).details["labels"] == large
+
+
 @pytest.mark.parametrize(("one", "other"), [("pos", "Pos"), ("1", "1.0"), ("straße", "STRASSE")])
 def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
     path = labelled(tmp_path / "t.csv", [one, "7"] * 15 + [other, other])

@@ -32,7 +32,7 @@ from tlm.evaluation.labelling import (
     quick_features,
     wrong,
 )
-from tlm.evaluation.predict.predict import model_folder, predict
+from tlm.evaluation.predict.predict import located, predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.retrieval.search.index import build_index
 from tlm.settings.options import Fields
@@ -117,8 +117,8 @@ def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_p
     assert set(examples(Artifact.open(filled))["label"].to_pylist()) == {"kitchen", "road"}
 
 
-def test_a_model_folder_may_be_written_with_a_slash_at_its_end(made: tuple[str, str, Path], tmp_path: Path) -> None:
-    folder = model_folder(made[1])
+def test_a_located_may_be_written_with_a_slash_at_its_end(made: tuple[str, str, Path], tmp_path: Path) -> None:
+    folder = located(made[1])[0]
     for name, end in (("plain", ""), ("slash", "/")):
         label_next(str(made[2]), f"{folder}{end}", to=str(tmp_path / f"{name}.csv"), count=5)
     assert (tmp_path / "slash.csv").read_text() == (tmp_path / "plain.csv").read_text()

@@ -17,6 +17,7 @@ from tests.tiny import refused
 from tests.toys import Row, make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.show import explain
+from tlm.cli.upkeep import download
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
 from tlm.evaluation.predict.predict import inert, predict, predict_command, read_rows, trained, write_rows
@@ -153,10 +154,34 @@ def test_single_texts_are_refused_for_a_model_of_pairs_and_pairs_for_one_of_sing
     assert "learned from pairs of texts; give the second text of each pair with --pair-field" in refused(
         predict_command, of_pairs, **given
     )
-    assert "learned from single texts; leave --pair-field out" in refused(
+    assert "learned from single texts; do without --pair-field" in refused(
         predict_command, made[1], pair_field="b", **given
     )
     assert "give the second text of each pair with --pair" in refused(explain, of_pairs, "alpha")
+    with pytest.raises(InputError, match="learned from single texts; do without tuples"):
+        list(predict(made[1], [("alpha", "beta")]))
+    folder = download(of_pairs, str(tmp_path / "folder"))
+    assert "give the second text of each pair with --pair-field" in refused(predict_command, folder, **given)
+    assert "give the second text of each pair with --pair" in refused(explain, folder, "alpha")
+
+
+@pytest.mark.parametrize("name", ["in.tsv", "in.parquet", "IN.CSV.GZ"])
+def test_a_file_of_another_format_is_not_read_or_written_as_text(made: Made, tmp_path: Path, name: str) -> None:
+    (source := tmp_path / name).write_text("text\nalpha\n")
+    wrong = "is not called .jsonl, .csv or .txt"
+    assert wrong in refused(predict_command, made[1], source=str(source), to=str(tmp_path / "out.jsonl"))
+    (plain := tmp_path / "in.txt").write_text("alpha\n")
+    assert wrong in refused(predict_command, made[1], source=str(plain), to=str(source))
+    assert source.read_text() == "text\nalpha\n"
+    predict_command(made[1], source=str(source), source_format="csv", to=str(tmp_path / "out.jsonl"), device="cpu")
+    assert json.loads((tmp_path / "out.jsonl").read_text())["text"] == "alpha"
+
+
+def test_fields_need_a_format_that_has_them() -> None:
+    with pytest.raises(InputError, match="plain text has no field 'body'; give jsonl or csv, or name the format"):
+        read_rows(iter(["body,id\n", "alpha,1\n"]), "auto", "body")
+    with pytest.raises(InputError, match="no column 'body'; separate columns by commas, not by ';'"):
+        read_rows(iter(["body;id\n", "alpha;1\n"]), "csv", "body")
 
 
 def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None:

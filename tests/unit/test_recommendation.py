@@ -63,10 +63,18 @@ def test_a_model_that_test_finds_behind_is_not_named() -> None:
     sentence, name, how_sure = said([LINEAR, MIXED | {"test": row("", "", 0, 0.44)["test"]}], 0.3)
     assert name == "linear"
     assert sentence == (
-        "Use the linear model: 45.0 macro-F1 on test. static-bm25 + linear is 4.0 points above it on dev, but has -1.0 "
-        "points on test (30 % likely to be ahead on new texts)."
+        "Use the linear model: 45.0 macro-F1 on test. static-bm25 + linear is 4.0 points above it on dev, but 1.0 "
+        "points below it on test (30 % likely to be ahead on new texts)."
     )
     assert how_sure.startswith("70 % likely to be ahead of static-bm25 + linear on new texts")
+
+
+def test_a_difference_that_rounds_to_nothing_is_called_so() -> None:
+    level = row("static", "static", LINEAR["dev"]["mean"], LINEAR["test"]["mean"] + 0.0004)
+    assert said([LINEAR, level], 0.5)[0] == (
+        "Use the linear model: 45.0 macro-F1 on test. static, the best other model, is as good as it on dev, and as "
+        "good as it on test (50 % likely to be ahead on new texts)."
+    )
 
 
 @pytest.mark.parametrize(("gap", "probability", "expected"), [

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
-from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
+from tlm.cli.upkeep import download
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import model_folder, predict
+from tlm.evaluation.predict.predict import located, predict, trained
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
@@ -179,7 +179,7 @@ def test_it_predicts_without_what_its_image_lacks(models, tmp_path, kind: str) -
     for package in ("torch", "transformers", *(name for name in lacking if name[0] != "#")):
         (tmp_path / package.replace("-", "_")).mkdir()
         (tmp_path / package.replace("-", "_") / "__init__.py").write_text("raise ImportError('the image has none')\n")
-    folder = str(model_folder(models[kind]))
+    folder = str(located(models[kind])[0])
     done = subprocess.run(
         [sys.executable, "-m", "tlm.cli", "predict", folder], input="\n".join(TEXTS), text=True, capture_output=True,
         env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": "/usr/bin:/bin", "HOME": f"{tmp_path}"}, check=False,
@@ -195,7 +195,8 @@ def test_health_metadata_and_metrics(models, start) -> None:
     for path in ("/v2", *health, "/v1/models", "/v1/models/model"):
         assert server.ask(path)[0] == 200, path
     about = server.ask("/v2/models/model")[1]
-    assert about["versions"] == [Artifact.open(models["linear"]).content[:12]]
+    assert about["versions"] == [trained(models["linear"]).content[:12]]
+    assert [one["name"] for one in about["inputs"]] == ["text"]  # it did not learn from pairs
     server.ask("/v1/models/model:predict", {"instances": TEXTS})
     server.ask("/v1/models/model:predict", {"instances": []})
     metrics = server.ask("/metrics")[1]
@@ -215,7 +216,10 @@ WRONG = {  # body: code and sentence
     b'{"instances": [1]}': (400, "instances[0]: the text is an int; expected a string"),
     b'{"instances": ["a", " "]}': (400, "instances[1]: the text is empty"),
     b'{"instances": ["\\ud800"]}': (400, "instances[0]: the text is not UTF-8"),
-    b'{"instances": [{"txt": "a"}]}': (400, "instances[0]: the text is a dict; expected a string"),
+    b'{"instances": [{"txt": "a"}]}': (
+        400,
+        "instances[0] has no field 'text'; expected it and, of a pair, 'text_pair'",
+    ),
     b'{"instances": ["a", {"text": "a", "text_pair": "b"}]}': (400, "some are pairs and others are not"),
     b'{"instances": ["' + b"a" * 2000 + b'"]}': (413, "the body has more than 2000 bytes; send fewer texts"),
     b'{"instances": ["a", "a", "a", "a", "a"]}': (400, "5 texts in a request; expected at most 4"),
@@ -258,6 +262,23 @@ def test_a_wrong_tensor_is_one_sentence(tensors: list[Any], sentence: str) -> No
     assert len(str(caught.value).encode()) < 200
 
 
+def test_second_texts_are_those_of_the_tensor_that_is_called_so() -> None:
+    names, bare = ("text", "text_pair"), {"datatype": "BYTES", "shape": [1]}
+    first, second = (bare | {"name": name, "data": [name]} for name in names)
+    for tensors in ([first, second], [second, first]):
+        asked = protocol.read_v2({"inputs": tensors})
+        assert (asked.texts, asked.pairs) == (["text"], ["text_pair"])
+
+
+def test_a_model_of_pairs_refuses_single_texts_also_from_a_folder(models, start, tmp_path) -> None:
+    server = start(download(trained(models["pairs"]).uri, str(tmp_path / "folder")))
+    code, found = server.ask("/v1/models/model:predict", {"instances": ["court"]})
+    assert code == 400
+    assert "learned from pairs of texts; give the second text of each pair with text_pair" in found["error"]
+    (tmp_path / "folder" / "tlm.json").unlink()
+    assert list(predict(str(tmp_path / "folder"), ["court"]))  # nothing says what it learned from
+
+
 def test_an_id_that_no_answer_can_hold_is_one_sentence() -> None:
     with pytest.raises(InputError, match="the id is not UTF-8"):
         protocol.read_v2({"id": "\ud800", "inputs": [{"datatype": "BYTES", "shape": [1], "data": ["a"]}]})
@@ -290,7 +311,7 @@ def test_an_error_of_ours_is_an_answer_too(models, monkeypatch) -> None:
 
     from tlm.serving.app import Server
 
-    predictor, _ = open_predictor(model_folder(models["linear"]), "cpu")
+    predictor, _ = open_predictor(located(models["linear"])[0], "cpu")
     monkeypatch.setattr(protocol, "answer_v1", lambda *_: {}["lost"])
     with TestClient(Server(protocol.Served(predictor, "toy", "1")).app(), raise_server_exceptions=False) as client:
         answer = client.post("/v1/models/toy:predict", json={"instances": ["court"]})
@@ -416,6 +437,7 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
     [
         ({"name": "a/b"}, "name is 'a/b'; expected letters, digits, '-', '_' and '.'"),
         ({"max_texts": 0}, "max_texts is 0; expected 1 or more"),
+        ({"port": 80999}, "port is 80999; expected 1 to 65535"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(models, settings: dict[str, Any], sentence: str) -> None:

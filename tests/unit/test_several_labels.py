@@ -29,7 +29,7 @@ from tlm.data.tasks.metrics import above, fitted_thresholds
 from tlm.data.tasks.splits import divided
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import InputRow, answers, columns, model_folder, predict, write_rows
+from tlm.evaluation.predict.predict import InputRow, answers, columns, located, predict, write_rows
 from tlm.evaluation.predict.predictor import Weights, open_predictor
 from tlm.evaluation.predict.predictor import fitted as mixed
 from tlm.evaluation.report.kfp import confusion, summary
@@ -169,7 +169,7 @@ def test_models_learn_several_labels(scored, kind):
 
 @pytest.mark.parametrize("kind", ["linear", "static", "mixture"])
 def test_test_is_decided_by_the_thresholds_of_the_model(scored, task, kind):
-    predictor, _ = open_predictor(model_folder(scored[kind]), "cpu")
+    predictor, _ = open_predictor(located(scored[kind])[0], "cpu")
     test = read_splits(task, "test")["test"]
     values = predictor.predict(test.texts)
     table = pq.read_table(Artifact.open(scored[kind]).path("predictions.parquet"), filters=[("split", "=", "test")])
@@ -181,7 +181,7 @@ def test_test_is_decided_by_the_thresholds_of_the_model(scored, task, kind):
 
 def test_a_mixture_averages_probabilities_and_fits_thresholds_anew(scored, task):
     dev = read_splits(task, "dev")["dev"]
-    parts = [open_predictor(model_folder(scored[kind]), "cpu")[0].predict(dev.texts) for kind in ("static", "linear")]
+    parts = [open_predictor(located(scored[kind])[0], "cpu")[0].predict(dev.texts) for kind in ("static", "linear")]
     weights = mixed(parts, dev.gold)
     state = weights.state()
     tempered = [special.expit(special.logit(np.clip(part, 1e-12, 1 - 1e-12)) / t)
@@ -196,7 +196,7 @@ def test_a_mixture_averages_probabilities_and_fits_thresholds_anew(scored, task)
 def test_a_linear_model_of_published_embeddings_does_it_too(task, scored, tmp_path):
     write_bert(tmp_path / "tiny", [*PLAIN, *(word for words in WORDS.values() for word in words)])
     metrics = baseline(task.uri, features=str(tmp_path / "tiny"))
-    predictor, _ = open_predictor(model_folder(metrics), "cpu")
+    predictor, _ = open_predictor(located(metrics)[0], "cpu")
     assert len(predictor.thresholds) == 3
     table = pq.read_table(Artifact.open(metrics).path("predictions.parquet"), filters=[("split", "=", "test")])
     answered = predict(metrics, read_splits(task, "test")["test"].texts)
@@ -228,7 +228,7 @@ def test_the_report_shows_labels_by_frequency(scored, task):
 @pytest.fixture(scope="module")
 def answered(scored) -> tuple[Any, list[str], np.ndarray]:
     """A model, texts with two labels, one and none, and its probabilities."""
-    predictor, _ = open_predictor(model_folder(scored["linear"]), "cpu")
+    predictor, _ = open_predictor(located(scored["linear"])[0], "cpu")
     texts = ["red crimson ruby blue azure navy", "blue azure navy", "plain dull words only"]
     return predictor, texts, predictor.predict(texts)
 

@@ -20,7 +20,7 @@ from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.origins.answer import explained
-from tlm.evaluation.predict.predict import model_folder, predict, predict_command
+from tlm.evaluation.predict.predict import located, predict, predict_command
 from tlm.evaluation.predict.predictor import ABOVE_ALL, Cascade, Mixture, Weights, fitted_cascade, open_predictor
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import SPEED, Timed, evaluate, rate, together
@@ -76,7 +76,7 @@ def test_a_bad_row_is_neither_sure_nor_unsure(store: Store, tmp_path: Path, caps
 def test_both_protocols_mark_what_predict_marks(store: Store) -> None:
     at_least = middle(store.baseline)
     expected = list(predict(store.baseline, TEXTS, at_least=at_least))
-    predictor, _ = open_predictor(model_folder(store.baseline), "cpu")
+    predictor, _ = open_predictor(located(store.baseline)[0], "cpu")
     tensor = {"name": "text", "shape": [len(TEXTS)], "datatype": "BYTES", "data": TEXTS}
     shown = {}
     for least in (0.0, at_least):
@@ -321,7 +321,7 @@ def test_a_cascade_is_a_folder_as_any_mixture(store: Store, cascade: Artifact, t
 
 def test_a_mixture_has_no_threshold(store: Store) -> None:
     found = Artifact.open(mix([store.baseline, store.static], root=str(store.root)))
-    predictor, _ = open_predictor(model_folder(found.uri), "cpu")
+    predictor, _ = open_predictor(located(found.uri)[0], "cpu")
     assert isinstance(predictor, Mixture)
     assert isinstance(predictor.weights, Weights)
     assert not {"tolerance", "at_least"} & set(found.input("model").details)

@@ -60,6 +60,7 @@ def test_a_sample_keeps_the_shares_of_labels_and_all_of_dev_and_test(world: tupl
     assert [row for row in whole if row["split"] != "train"] == [row for row in few if row["split"] != "train"]
     assert [row for row in whole if row in few] == few
     assert len(read_splits(made, "train")["train"].texts) == made.counts["train"] == 21
+    assert [made.counts[name] for name in ("dev", "test")] == [given.counts[name] for name in ("dev", "test")]
 
 
 def test_the_settings_around_the_given_ones_are_tried_each_once() -> None:
@@ -90,6 +91,7 @@ def test_a_search_keeps_settings_that_are_tied_and_its_repetition_makes_nothing(
     for row in last:
         assert row["tied"] == (row["to_best"]["low"] <= 0 <= row["to_best"]["high"])
         assert row["to_best"]["mean"] == pytest.approx(row["dev"]["mean"] - own[0]["dev"]["mean"])
+    assert "+0.0 (" not in study.path("study.html").read_text()  # what the best is behind itself has no sign
     (started,) = (row for row in own if row["settings"] == start)
     cheapest = min((row for row in own if row["tied"]), key=lambda row: row["cpu_seconds"])
     chosen, word = (started, "Keep") if started["tied"] else (cheapest, "Use")

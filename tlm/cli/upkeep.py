@@ -1,5 +1,6 @@
 """Maintain a store: list its artifacts, copy one out of it, remove what no kept run needs."""
 
+import json
 import shutil
 import subprocess
 import time
@@ -14,6 +15,7 @@ from tlm.artifacts.stores.store import Store, Stored, folder_of
 from tlm.errors import Damaged, InputError, printable
 from tlm.progress import Answer, say
 from tlm.settings.options import NOT_NEGATIVE
+from tlm.shallow.folder import CONFIG, LEARNED, PAIR
 
 DAY = 86_400.0
 SHOWN = 4  # counts by reason or label
@@ -27,7 +29,7 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
     """Copy the verified files of an artifact into a folder, under their names without digests.
 
     A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it. A model's card gets a line
-    on where it comes from.
+    on where it comes from, and its folder says whether it learned from pairs of texts.
 
     Args:
         uri: URI of the artifact, as a step printed it.
@@ -45,6 +47,8 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
         if name == CARD:
             with path.open("a", encoding="utf-8") as card:
                 card.write(ORIGIN.format(artifact.uri))
+    if (target / CONFIG).is_file() and (task := artifact.nearest("task")):
+        (target / LEARNED).write_text(json.dumps({PAIR: task.details["pair"]}) + "\n", encoding="utf-8")
     return folder
 
 

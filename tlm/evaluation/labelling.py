@@ -27,7 +27,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Items, Line, Quote, Span, Text
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
-from tlm.evaluation.predict.predict import check_new, is_folder, model_folder, write_new
+from tlm.evaluation.predict.predict import check_new, check_pairs, located, of_pairs, write_new
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
@@ -134,11 +134,12 @@ def label_next(
     if count < 1:
         raise InputError(f"count is {count}; expected 1 or more")
     check_new(to)
-    folder = model_folder(model) if model else None
+    folder, artifact = located(model) if model else (None, None)
     labels, several = labels_of(folder) if folder else ([], False)
     if labels is None or several:
         raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
-    rows = _rows(pool, fields, max_rejected, _texts_of(model) if model and not is_folder(model) else set())
+    check_pairs(of_pairs(folder, artifact) if folder else None, bool(fields.pair_field), "--pair-field")
+    rows = _rows(pool, fields, max_rejected, _texts_of(artifact))
     texts, second = [row[fields.text_field] for row in rows], fields.pair_field
     pairs = [row[second] for row in rows] if second else None
     chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
@@ -226,9 +227,9 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
     return found | {name: name_of(row.values, name) for name in (fields.id_field, fields.group_field) if name}
 
 
-def _texts_of(model: str) -> set[Key]:
+def _texts_of(model: Artifact | None) -> set[Key]:
     """The texts of the task that a model was trained on, each with its second one or None."""
-    task = Artifact.open(model).nearest("task")
+    task = model.nearest("task") if model else None
     rows = examples(task).select(["text", "text_pair"]).to_pylist() if task else []
     return {(row["text"], row["text_pair"]) for row in rows}
 

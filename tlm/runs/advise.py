@@ -18,6 +18,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Span, Table, opening
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
+from tlm.evaluation.pages.text import signed
 from tlm.evaluation.report.findings import interval_text
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.intervals import difference, interval
@@ -313,7 +314,7 @@ def _sample(draft: Draft, task: Artifact, part: int) -> None:
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):
         pq.write_table(rows, draft.folder / name, compression="zstd")
         draft.rows[name] = len(rows)
-    draft.counts = {"train": splits.count("train"), "leaks": len(leaks)}
+    draft.counts = {name: splits.count(name) for name in ("train", "dev", "test")} | {"leaks": len(leaks)}
     draft.details = dict(task.details)
 
 
@@ -356,7 +357,7 @@ def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
 
 
 def _points(row: Row) -> str:
-    return f"{100 * row['to_best']['mean'] + 0.0:+.1f} ({interval_text(row['to_best'], '{:+.1f} to {:+.1f}')})"
+    return f"{signed(100 * row['to_best']['mean'])} ({interval_text(row['to_best'], '{:+.1f} to {:+.1f}')})"
 
 
 def _page(found: dict[str, Any]) -> list[Block]:

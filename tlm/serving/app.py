@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from tlm import __version__
 from tlm.errors import InputError, reason
+from tlm.evaluation.predict.predict import check_pairs
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import say
 from tlm.serving import protocol
@@ -105,6 +106,7 @@ class Server:
         most = self.served.limits.max_texts
         if len(asked.texts) > most:
             raise InputError(f"{len(asked.texts)} texts in a request; expected at most {most}")
+        check_pairs(self.served.pair, asked.pairs is not None, protocol.PAIR)
         predicted = await self.batcher.predict(asked)
         self.texts.inc(len(asked.texts))
         self.unsure.inc(int((predicted.max(axis=1) < self.served.at_least).sum()) if self.served.at_least else 0)

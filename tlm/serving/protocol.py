@@ -13,6 +13,7 @@ from tlm.evaluation.predict.predictor import Predictor
 from tlm.settings.options import Options, Range
 
 POSITIVE = Range("1 or more", 1)
+PAIR = "text_pair"  # the tensor or field of second texts
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Served(NamedTuple):
         version: Its version in answers.
         at_least: The probability below which an answer is unsure; 0: answers do not say whether they are.
         limits: What the server takes at most.
+        pair: Whether the model learned from pairs of texts; None if nobody knows.
     """
 
     predictor: Predictor
@@ -48,6 +50,7 @@ class Served(NamedTuple):
     version: str
     at_least: float = 0.0
     limits: Limits = Limits()
+    pair: bool | None = None
 
 
 class Asked(NamedTuple):
@@ -75,11 +78,13 @@ def read_v1(body: Any) -> Asked:
     Raises:
         InputError: the body is anything else.
     """
-    return _asked([_row(one) for one in _listed(body, "instances")], "instances")
+    return _asked([_row(*one) for one in enumerate(_listed(body, "instances"))], "instances")
 
 
 def read_v2(body: Any) -> Asked:
     """Read an inference request: one tensor of datatype BYTES with the texts, or two with both texts of pairs.
+
+    Second texts are those of the tensor that is called so, else of the second one.
 
     Raises:
         InputError: the body is anything else.
@@ -87,7 +92,8 @@ def read_v2(body: Any) -> Asked:
     tensors = _listed(body, "inputs")
     if len(tensors) > 2:
         raise InputError(f"inputs holds {len(tensors)} tensors; expected one with texts, or two for pairs")
-    columns = [_texts_of(one, f"inputs[{place}]") for place, one in enumerate(tensors)]
+    named = [(_object(one, f"inputs[{place}]"), f"inputs[{place}]") for place, one in enumerate(tensors)]
+    columns = [_texts_of(*one) for one in sorted(named, key=lambda one: one[0].get("name") == PAIR)]
     if len({len(column) for column in columns}) > 1:
         raise InputError(f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers")
     identity = body["id"] if isinstance(body.get("id"), str) else None
@@ -125,7 +131,7 @@ def answer_v2(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str
 def metadata(served: Served) -> dict[str, Any]:
     """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
     model = served.predictor
-    inputs = [_tensor("text", "BYTES", -1), _tensor("text_pair", "BYTES", -1)]
+    inputs = [_tensor(one, "BYTES", -1) for one in ("text", PAIR)[: 1 if served.pair is False else 2]]
     about = {"name": served.name, "versions": [served.version], "platform": "tlm", "inputs": inputs}
     about["outputs"] = _outputs(served, -1)
     known = {"classes": model.labels, "thresholds": model.thresholds, "at_least": served.at_least or None}
@@ -161,14 +167,15 @@ def _listed(body: Any, field: str) -> list[Any]:
     return found
 
 
-def _row(instance: Any) -> list[Any]:
-    if not isinstance(instance, dict) or "text" not in instance:
+def _row(place: int, instance: Any) -> list[Any]:
+    if not isinstance(instance, dict):
         return [instance]
-    return [instance["text"]] if instance.get("text_pair") is None else [instance["text"], instance["text_pair"]]
+    if "text" not in instance:
+        raise InputError(f"instances[{place}] has no field 'text'; expected it and, of a pair, '{PAIR}'")
+    return [instance["text"]] if instance.get(PAIR) is None else [instance["text"], instance[PAIR]]
 
 
-def _texts_of(value: Any, name: str) -> list[Any]:
-    tensor = _object(value, name)
+def _texts_of(tensor: dict[str, Any], name: str) -> list[Any]:
     if tensor.get("datatype") != "BYTES":
         raise InputError(f"{name} has datatype {repr(tensor.get('datatype'))}; expected BYTES, which are texts")
     data, shape = tensor.get("data"), tensor.get("shape")

@@ -21,11 +21,12 @@ from tlm.data.ranges import CUT
 from tlm.data.tasks.metrics import MULTI_LABEL
 from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.encoder import ONNX
-from tlm.evaluation.predict.predict import check_at_least, is_folder, model_folder
+from tlm.evaluation.predict.predict import check_at_least, located, of_pairs
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
 from tlm.serving.export_onnx import trained_model
 from tlm.serving.protocol import Limits, Served
+from tlm.settings.options import Range
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
 DRAIN_SECONDS = 30
@@ -67,11 +68,12 @@ def serve(
         raise InputError(f"{error.name} is not installed; serve needs `pip install tlm-kubeflow[serve]`") from None
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
         raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
-    folder = model_folder(model)
+    Range("1 to 65535", 1, 65535).check("port", port)
+    folder, artifact = located(model)
     check_at_least(at_least, folder)
     predictor, place = open_predictor(folder, device)
-    version = "1" if is_folder(model) else Artifact.open(model).content[:VERSION_DIGITS]
-    served = Served(predictor, name, version, at_least, limits)
+    version = artifact.content[:VERSION_DIGITS] if artifact else "1"
+    served = Served(predictor, name, version, at_least, limits, of_pairs(folder, artifact))
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us

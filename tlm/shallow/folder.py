@@ -13,6 +13,7 @@ from tlm.errors import InputError
 
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "weights.safetensors"
 AGAIN = "copy the model again with `tlm download`"
+LEARNED, PAIR = "tlm.json", "pair"  # what `tlm download` says of what a model learned from
 FAMILY = "tlm_family"  # key of config.json; without it, the model is one of transformers
 
 Arrays = dict[str, NDArray[Any]]
@@ -39,6 +40,11 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, list[str]], Arrays]:
 def config_of(folder: Path) -> dict[str, Any]:
     """Read the config.json of any model folder. Raises InputError if it is missing or no JSON object."""
     return _json(folder / CONFIG)
+
+
+def learned_pairs(folder: Path) -> bool | None:
+    """Whether the model of a folder learned from pairs of texts; None if `tlm download` did not say so in it."""
+    return bool(_json(folder / LEARNED).get(PAIR)) if (folder / LEARNED).is_file() else None
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -234,9 +235,9 @@ def _few(some: Sequence[Example], examples: Sequence[Example]) -> bool:
 def _check_spelling(examples: Sequence[Example]) -> None:
     """Raise InputError if two labels differ in case only, or as numbers in how they are written."""
     counts = Counter(label for example in examples for label in example.labels)
-    first = dict[str | float, str]()
+    first = dict[str | Decimal, str]()
     for label in sorted(counts, key=lambda label: -counts[label]):
-        frequent = first.setdefault(float(label) if is_number(label) else fold(label), label)
+        frequent = first.setdefault(Decimal(label) if is_number(label) else fold(label), label)
         if frequent != label:
             where = next(example.where for example in examples if label in example.labels)
             raise InputError(

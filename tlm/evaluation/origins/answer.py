@@ -17,7 +17,7 @@ from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, tel
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.predict.encoder import OnnxClassifier
-from tlm.evaluation.predict.predict import check_pairs, is_folder, model_folder, trained
+from tlm.evaluation.predict.predict import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.progress import track
 from tlm.shallow.features import joined, words_of
@@ -56,8 +56,9 @@ def explained(model: str, text: str, pair: str | None, label: str, top: int, dev
     Returns:
         text, pair, label (None for a number), answer, parts, nearest, passages, and notes on what is missing.
     """
-    check_pairs(model, pair is not None, "--pair")
-    predictor, _ = open_predictor(model_folder(model), device)
+    folder, artifact = located(model)
+    check_pairs(of_pairs(folder, artifact), pair is not None, "--pair")
+    predictor, _ = open_predictor(folder, device)
     (values,) = predictor.predict([text], None if pair is None else [pair])
     labels = predictor.labels or []
     if label and label not in labels:
@@ -72,7 +73,7 @@ def explained(model: str, text: str, pair: str | None, label: str, top: int, dev
             words[word] = words.get(word, 0.0) + part.share * value
     shown = [{"model": part.name, "adds": part.adds, **vars(part.why)} for part in parts]
     chief = max(parts, key=lambda part: part.share).predictor
-    return found | {"parts": shown} | _learned(model, chief, words, text, pair, top)
+    return found | {"parts": shown} | _learned(artifact, chief, words, text, pair, top)
 
 
 def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer: float) -> Iterator[Part]:
@@ -104,12 +105,11 @@ def _why(predictor: Predictor, text: str, pair: str | None, place: int) -> Expla
 
 
 def _learned(
-    model: str, predictor: Predictor, words: dict[str, float], text: str, pair: str | None, top: int
+    source: Artifact | None, predictor: Predictor, words: dict[str, float], text: str, pair: str | None, top: int
 ) -> dict[str, Any]:
     """What the model learned from, near the text, and notes on what is missing."""
-    if is_folder(model):
+    if source is None:
         return {"nearest": [], "passages": [], "notes": [NO_LINEAGE]}
-    source = trained(model)
     task, subset = source.nearest("task"), source.nearest("subset")
     shows = not isinstance(predictor, OnnxClassifier)
     near = nearest_texts(predictor, task, text, pair, top) if task and shows else []

@@ -18,12 +18,16 @@ from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, label_text, spelled
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.progress import say
 from tlm.settings.options import Range
+from tlm.shallow.folder import CONFIG, learned_pairs
 
 ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 WriteFormat = Literal["jsonl", "csv"]
 
 CHUNK = 1024
-SUFFIXES: dict[str, ReadFormat] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "txt"}
+SUFFIXES: dict[str, ReadFormat] = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".txt": "txt",
+}  # fmt: skip
+OTHERS = (".tsv", ".parquet", ".gz", ".zst", ".xls", ".xlsx")  # would be read, or written, as what they are not
 # Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
 # may split cells there.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
@@ -75,15 +79,18 @@ def predict_command(
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
     """
+    for file, form in ((source, source_format), (to, to_format)):
+        if form == "auto" and file.lower().endswith(OTHERS):
+            raise InputError(f"{file} is not called .jsonl, .csv or .txt; predict reads and writes these: convert it")
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
     if to_format == "auto":
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
-    folder = model_folder(model)
+    folder, artifact = located(model)
     check_at_least(at_least, folder)
     with ExitStack() as files:
         rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
-        check_pairs(model, bool(pair_field), "--pair-field")
+        check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
         count = write_rows(answers(predictor, rows, at_least), to_format, columns(predictor, at_least), sink)
@@ -108,11 +115,16 @@ def predict(
         several labels a text labels, a list that may be empty, in place of label and probability. With `at_least` also
         unsure, true or false.
     """
-    folder = model_folder(model)
+    folder, artifact = located(model)
     check_at_least(at_least, folder)
-    values = ([text] if isinstance(text, str) else [*text] for text in texts)
-    rows = (checked(number, one) for number, one in enumerate(values, 1))
-    yield from answers(open_predictor(folder, device)[0], rows, at_least)
+    learned = of_pairs(folder, artifact)
+
+    def rows() -> Iterator[InputRow]:
+        for number, text in enumerate(texts, 1):
+            check_pairs(learned, not isinstance(text, str), "tuples")
+            yield checked(number, [text] if isinstance(text, str) else text)
+
+    yield from answers(open_predictor(folder, device)[0], rows(), at_least)
 
 
 def check_at_least(at_least: float, folder: Path) -> None:
@@ -124,15 +136,17 @@ def check_at_least(at_least: float, folder: Path) -> None:
         raise InputError(f"the model answers with {kind}; --at-least needs one label a text: leave it out")
 
 
-def check_pairs(model: str, given: bool, option: str) -> None:
-    """Raise InputError if a model of pairs gets single texts, or the other way round; `option` gives the second text.
+def of_pairs(folder: Path, model: Artifact | None) -> bool | None:
+    """Whether a model that `located` found learned from pairs of texts; None if nothing says so."""
+    task = model.nearest("task") if model else None
+    return bool(task.details["pair"]) if task else learned_pairs(folder)
 
-    A model folder does not know what it learned from.
-    """
-    task = None if is_folder(model) else trained(model).nearest("task")
-    if task and task.details["pair"] != given:
-        advice = f"leave {option} out" if given else f"give the second text of each pair with {option}"
-        raise InputError(f"{model} learned from {'single texts' if given else 'pairs of texts'}; {advice}")
+
+def check_pairs(learned: bool | None, given: bool, option: str) -> None:
+    """Raise InputError if a model of pairs gets single texts, or the other way round; `option` gives second texts."""
+    if learned is not None and learned != given:
+        advice = f"do without {option}" if given else f"give the second text of each pair with {option}"
+        raise InputError(f"the model learned from {'single texts' if given else 'pairs of texts'}; {advice}")
 
 
 def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0) -> Iterator[dict[str, Any]]:
@@ -144,14 +158,12 @@ def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.
             yield {"row": row.number, "error": row.error} if row.error else next(found)
 
 
-def model_folder(model: str) -> Path:
-    """The folder with config.json: `model` itself, or that of the model that a URI stands for."""
-    return Path(model) if is_folder(model) else trained(model).path("model")
-
-
-def is_folder(model: str) -> bool:
-    """Whether this is a model folder and not a URI."""
-    return (Path(model) / "config.json").is_file()
+def located(model: str) -> tuple[Path, Artifact | None]:
+    """The folder with config.json, and its artifact: `model` itself and None, or what a URI stands for."""
+    if (Path(model) / CONFIG).is_file():
+        return Path(model), None
+    artifact = trained(model)
+    return artifact.path("model"), artifact
 
 
 def trained(uri: str) -> Artifact:
@@ -251,8 +263,9 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
     fields = [text_field, pair_field] if pair_field else [text_field]
     if form == "csv":
         return _csv_rows(whole, fields)
-    if pair_field and form == "txt":
-        raise InputError(f"plain text has no field '{pair_field}'; give pairs as jsonl or csv")
+    if form == "txt" and (pair_field or text_field != "text"):
+        advice = "give jsonl or csv, or name the format with --source-format"
+        raise InputError(f"plain text has no field '{pair_field or text_field}'; {advice}")
     return (_line_row(number, line, fields if form == "jsonl" else None) for number, line in enumerate(whole, 1))
 
 
@@ -322,7 +335,8 @@ def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[InputRow]:
     header = next(reader)
     for field in fields:
         if field not in header:
-            raise InputError(f"the CSV has no column '{field}'{nearest(field, header)}")
+            advice = "; separate columns by commas, not by ';'" if ";" in header[0] else nearest(field, header)
+            raise InputError(f"the CSV has no column '{field}'{advice}")
     return _csv_body(reader, [header.index(field) for field in fields], len(header))
 
 

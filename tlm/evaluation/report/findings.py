@@ -261,8 +261,7 @@ def _ahead(name: str, found: Difference) -> str:
     """Say in words and numbers how far a model is ahead of the linear one, and how sure that is."""
     likely = _chance_of(found, name)
     word = next(word for least, word in WORDS if likely >= least)
-    side = "above" if found["mean"] >= 0 else "below"
-    said = f"That is {100 * abs(found['mean']):.1f} points {side} the linear model"
+    said = f"That is {_against(100 * found['mean'])} the linear model"
     if found["low"] is None:
         return (
             f"{said}: {word} better on new texts, too ({chance_text(likely)}). This holds for this very run; fewer "
@@ -274,12 +273,19 @@ def _ahead(name: str, found: Difference) -> str:
 def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
     """Say why the linear model is named and not the best of the others."""
     gap, likely = 100 * _gap(best, linear), chance_text(_chance_of(found, best["name"]))
-    on_test = f"{signed(100 * found['mean'])} points on test ({likely} likely to be ahead on new texts)"
+    on_test = f"{_against(100 * found['mean'])} it on test ({likely} likely to be ahead on new texts)"
     if gap < 0:
-        return f"No other model is above it on dev; {best['name']}, the next, has {on_test}."
+        return f"No other model is above it on dev; {best['name']}, the next, is {on_test}."
     if gap < 100 * SAME:
-        return f"{best['name']}, the best other model, is only {gap:.1f} points above it on dev, and has {on_test}."
-    return f"{best['name']} is {gap:.1f} points above it on dev, but has {on_test}."
+        return f"{best['name']}, the best other model, is {_against(gap, 'only ')} it on dev, and {on_test}."
+    return f"{best['name']} is {_against(gap)} it on dev, but {on_test}."
+
+
+def _against(points: float, only: str = "") -> str:
+    """How far above or below a score is."""
+    if signed(points) == "0.0":
+        return "as good as"
+    return f"{only}{abs(points):.1f} points {'above' if points > 0 else 'below'}"
 
 
 def _simpler(groups: list[Summary], chosen: Summary) -> str:
@@ -287,8 +293,8 @@ def _simpler(groups: list[Summary], chosen: Summary) -> str:
     other = best_on_dev(_eligible(groups))
     if other is chosen:
         return ""
-    gap = f"{100 * _gap(other, chosen):.1f} points above it on dev"
-    return f" {other['name']} is only {gap}, which does not make up for a network."
+    gap = f"{_against(100 * _gap(other, chosen), 'only ')} it on dev"
+    return f" {other['name']} is {gap}, which does not make up for a network."
 
 
 def _gains(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:

@@ -83,7 +83,6 @@ def preflight(
         ("tokenizer_kind", str),
         ("vocab_size", int),
         ("texts", str),
-        ("finetune_gpus", str),
         ("one_gpu", str),
     ],
 ):
@@ -228,17 +227,18 @@ def plan(
     subsets: list[str],
     preset: str,
     overrides: str,
+    gpus: str,
     root: str,
     published: str = "",
     published_preset: str = "",
-) -> list[str]:
+) -> list[dict[str, str]]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
-    from tlm.runs.plan import plan, tokenize_runs
+    from tlm.runs.plan import on_pods, plan, tokenize_runs
 
     how = {"preset": preset, "overrides": overrides, "published": published, "published_preset": published_preset}
     runs = plan(arms, seeds, task=task, tokenizer=tokenizer, subsets=subsets, **how)
     tokenize_runs(runs, root)
-    return runs
+    return on_pods(runs, gpus)
 
 
 @component(DATA_IMAGE)

@@ -46,7 +46,8 @@ def steps(
     if network:
         tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
         settings = vars(run) | {"overrides": advised["overrides"]}
-        plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, subsets=subsets, root=root)
+        sources = {"task": task_uri, "tokenizer": tokenizer, "subsets": subsets}
+        plan = data.plan(**settings, **sources, gpus=train.gpus, root=root)
         trained: Any = stages.scored(plan.output, train, machines, root)
     else:
         trained = stages.embeddings(task_uri, run.published, root)

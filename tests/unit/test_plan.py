@@ -12,7 +12,7 @@ from tests.toys_training import passages
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.runs.advise import advise, advise_command
-from tlm.runs.plan import PlannedRun, advised, parse_arms, plan, settings
+from tlm.runs.plan import PlannedRun, advised, on_pods, parse_arms, plan, settings
 from tlm.settings import presets
 from tlm.settings.presets import resolve
 
@@ -64,6 +64,21 @@ def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Pat
     assert [(run.arm, run.stages, run.seed) for run in last] == [("embeddings-mini", "", 0), ("embeddings-big", "", 0)]
     own = plan(arms, "0", subsets=[bm25], **sources, **how, published_preset="tiny")
     assert {PlannedRun.parse(text).preset for text in own} == {"pocket", "tiny", ""}
+
+
+def test_a_step_that_does_nothing_with_a_network_gets_no_gpu(tmp_path: Path) -> None:
+    """And stage 2 as many as its batch fills: one for each 32 rows."""
+    sources = {**SOURCES, "overrides": "finetune.batch=64", "published": "owner/mini"}
+    texts = plan("bm25,published,published-task-only,embeddings", "0", subsets=[subset_of("bm25", tmp_path)], **sources)
+    items = on_pods(texts, "8")
+    assert [item.pop("run") for item in items] == texts
+    assert {PlannedRun.parse(text).arm: item for text, item in zip(texts, items, strict=True)} == {
+        "bm25": {"train": "8", "finetune": "2", "evaluate": "1"},
+        "published-mini": {"train": "0", "finetune": "1", "evaluate": "1"},
+        "published-mini-task-only": {"train": "8", "finetune": "1", "evaluate": "1"},
+        "embeddings-mini": {"train": "0", "finetune": "0", "evaluate": "0"},
+    }
+    assert {number for item in on_pods(texts, "0") for step, number in item.items() if step != "run"} == {"0"}
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,20 @@ class PlannedRun(NamedTuple):
         return evaluate(model, self.task, device="auto" if int(gpus) else "cpu", root=root)
 
 
+def on_pods(runs: Sequence[str], gpus: str) -> list[dict[str, str]]:
+    """Return runs (as strings) as items of a pipeline's loop: ``run``, and of a pod's `gpus`, how many each step uses.
+
+    Stage 1 uses all, stage 2 as many as its batch fills, and evaluation one. Embeddings are computed on the CPU.
+    """
+    items = []
+    for text in runs:
+        run = PlannedRun.parse(text)
+        stage2 = max(1, presets.resolve(**run.settings()).finetune.batch // ROWS) if "2" in run.stages else 0
+        used = {"train": int(gpus) if "1" in run.stages else 0, "finetune": stage2, "evaluate": 1 if run.stages else 0}
+        items.append({"run": text} | {step: str(min(int(gpus), most)) for step, most in used.items()})
+    return items
+
+
 def settings(
     preset: str,
     overrides: Sequence[str] = (),
@@ -209,14 +223,13 @@ def settings(
     published: str = "",
     published_preset: str = "",
     network: bool = True,
-) -> tuple[int, str, str, int, str, str, str]:
+) -> tuple[int, str, str, int, str, str]:
     """Resolve the presets with their overrides, and check arms, seeds and published models, before any work.
 
     Returns:
         The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
         `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; the arms whose text is selected, separated by
-        commas; and of the `gpus` of a training pod, how many the batch of stage 2 fills, and the one that other work
-        with a model takes, as strings.
+        commas; and of the `gpus` of a training pod, the one that other work with a model takes, as a string.
 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice; or a
@@ -224,7 +237,8 @@ def settings(
     """
     found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
-    theirs = [presets.resolve(preset_of(text, published_preset), _kept(given)) for text in found.further]
+    for text in found.further:
+        presets.resolve(preset_of(text, published_preset), _kept(given))
     runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
     runs += found.embeddings * len(found.models)
     chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
@@ -232,9 +246,7 @@ def settings(
     say(f"settings: preset {preset}, K={chosen}, {trained}")
     check_models(found)
     retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
-    stage2 = min(int(gpus), max(1, *(one.finetune.batch // ROWS for one in (resolved, *theirs))))
-    one = min(int(gpus), 1)
-    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(stage2), str(one)
+    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(min(int(gpus), 1))
 
 
 def _kept(overrides: Sequence[str]) -> list[str]:

@@ -80,16 +80,19 @@ def index(corpus: Any, settings: Index, root: Any) -> Any:
 
 
 def selected(
-    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, root: Any
-) -> tuple[Any, Any]:
-    """Return the URIs of the arms' subsets (a drawn one for each seed), and of the metrics of static models."""
+    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, network: bool, root: Any
+) -> tuple[Any, Any, Any]:
+    """Return the URIs of the arms' subsets (a drawn one for each seed), of the metrics of static models, and a note.
+
+    A run with networks ends if nothing is retrieved. One without goes on with the task's text, and the note says so.
+    """
     query = {name: advised[name] for name in ("query", "top_k", "share")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
-    chosen = {"arms": arms, "seeds": seeds}
-    exported = data.export(hits=hits, task=task, **chosen, **vars(filters), root=root).outputs["Output"]
-    with dsl.ParallelFor(exported, name="arms") as arm:
+    chosen = {"arms": arms, "seeds": seeds, "network": network}
+    exported = data.export(hits=hits, task=task, **chosen, **vars(filters), root=root).outputs
+    with dsl.ParallelFor(exported["Output"], name="arms") as arm:
         made = data.select(arm=arm, **vars(filters), root=root).outputs
-    return dsl.Collected(made["subset"]), dsl.Collected(made["static"])
+    return dsl.Collected(made["subset"]), dsl.Collected(made["static"]), exported["missing"]
 
 
 def embeddings(task: Any, published: Any, root: Any) -> dsl.OneOf:

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, NothingLeft, nearest
 from tlm.evaluation.score.baseline import EMBEDDINGS, baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.retrieve import ARMS as RETRIEVED
 from tlm.retrieval.retrieve import draws
-from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, seed_of
+from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, export, seed_of
 from tlm.runs.advise import advice_for
 from tlm.settings import presets
-from tlm.settings.options import Compute
+from tlm.settings.options import Compute, Filters
 from tlm.training.distributed.launch import ROWS
 from tlm.training.input.located import CONVERT, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
@@ -277,11 +277,27 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
     return retrieve.top_k, retrieve.query, retrieve.share, " ".join(given), reasons
 
 
+NOTHING_RETRIEVED = "Nothing was retrieved: no passage has a word of the queries, or none passed the filters."
+
+
+def exported(hits: str, filters: Filters, root: str | None = None, *, required: bool = True) -> tuple[str, str]:
+    """Export hits. Returns the URI of the subset, or else, unless a subset is required, why there is none."""
+    try:
+        return export(hits, filters=filters, root=root), ""
+    except NothingLeft as error:
+        if required:
+            raise
+        say(f"warning: {error}")
+        return "", NOTHING_RETRIEVED
+
+
 def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:
     """Return a `Selection` as a string for each name, and for each seed of one that draws (both comma-separated).
 
-    `task` and `like` are those of `Selection`.
+    `task` and `like` are those of `Selection`; without `like`, there is no text but the task's own.
     """
+    if not like:
+        return [str(Selection(TASK_ONLY, task, ""))]
     index = Artifact.open(like, "subset").input("hits").input("index")
     passages, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
     chance = {name: draws(name, passages, vectors=vectors) for name in parse_arms(names).scratch}

@@ -199,9 +199,32 @@ def test_a_published_model_without_weights_to_read_is_refused(
     weights = tmp_path / "old" / file
     weights.parent.mkdir(parents=True)
     weights.touch()
+    (tmp_path / "old" / "config.json").write_text('{"model_type": "bert"}')
     refused = pytest.raises(InputError, match=r"old has no weights \(.*\.safetensors\); older ones .* are pickles")
     with nullcontext() if readable else refused:
         settings("pocket", arms=arm, published=str(tmp_path / "old"))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("", "has no config.json with a model_type; expected a model as transformers writes it"),
+        ("[]", "has no config.json with a model_type"),
+        ('{"hidden_size": 8}', "has no config.json with a model_type"),
+        ('{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}', "is a 'gpt2' that generates text; take an"),
+        ('{"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}', "is a 't5' that generates text"),
+        ('{"model_type": "xlm", "architectures": ["XLMWithLMHeadModel"]}', ""),
+        ('{"model_type": "bert", "architectures": null}', ""),
+    ],
+)
+def test_a_published_model_that_cannot_be_fine_tuned_is_refused(config: str, said: str, tmp_path: Path) -> None:
+    """As far as its config tells without the library, which the data image lacks."""
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").touch()
+    for arm in ("published", "published-bm25"):
+        with pytest.raises(InputError, match=said) if said else nullcontext():
+            settings("pocket", arms=arm, published=str(tmp_path))
+    settings("pocket", arms="embeddings", published=str(tmp_path))
 
 
 def test_several_tasks_together_have_the_steps_of_their_own_runs_and_each_run_its_parts(tmp_path):

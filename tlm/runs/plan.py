@@ -4,6 +4,7 @@ Arms are networks from scratch, and published models, which others trained.
 """
 
 import fnmatch
+import json
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -23,7 +24,7 @@ from tlm.runs.advise import advice_for
 from tlm.settings import presets
 from tlm.settings.options import Compute, Filters
 from tlm.training.distributed.launch import ROWS
-from tlm.training.input.located import CONVERT, WEIGHTS, model_folder, names_of, published_name
+from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
 from tlm.training.input.tokenizer import adopt_tokenizer
 from tlm.training.stages import load_model
@@ -32,6 +33,8 @@ ARMS = (TASK_ONLY, *RETRIEVED)
 OF_PUBLISHED = (EMBEDDINGS, PUBLISHED, *(f"{PUBLISHED}-{text}" for text in ARMS))
 FINETUNE, ADAPT = "finetune-published", "adapt"  # presets of published models: stage 2 alone, and both stages
 KEPT = ("model.max_length=", "model.cut=", "model.spans_first=")  # overrides about texts, which any network reads alike
+# classes of models that generate text; XLMWithLMHeadModel is an encoder
+GENERATOR = re.compile(r"((?<!With)LMHeadModel|ForCausalLM|ForConditionalGeneration)$")
 
 
 class Arms(NamedTuple):
@@ -116,9 +119,22 @@ def check_models(arms: Arms) -> None:
         with model_folder(model, of_tokenizers=True) as folder:
             if not folder.is_dir():
                 raise InputError(f"run_published: {model} is a file; give the folder of a published model")
+            if arms.further:
+                _check_encoder(model, folder / "config.json")
         weights = WEIGHTS[0] if arms.further else "*.safetensors"  # of embeddings, also in folders within
         if not fnmatch.filter(names_of(model), weights):
             raise InputError(f"run_published: {model} has no weights ({weights}); {CONVERT}")
+
+
+def _check_encoder(model: str, file: Path) -> None:
+    """Raise InputError if config.json shows, without the library, that a model is none to fine-tune."""
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        kind, names = config["model_type"], config.get("architectures") or ()
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(f"run_published: {model} has no config.json with a model_type; {EXPECTED}") from None
+    if any(GENERATOR.search(str(name)) for name in names):
+        raise InputError(f"run_published: {model} is a '{kind}' that generates text; take an encoder such as BERT")
 
 
 def listed(text: str, name: str) -> list[str]:

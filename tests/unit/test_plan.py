@@ -160,7 +160,10 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
         ({"arms": "bm52"}, "arms: 'bm52' is no arm; did you mean 'bm25'?"),
         ({"arms": ""}, "arms: '' is empty"),
         ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
-        ({"seeds": "-1"}, "seeds: '-1' is no whole number"),
+        *(
+            ({"seeds": f"1,{seed}"}, f"seeds: '{seed}' is no whole number")
+            for seed in ("-1", "00", "1.0", "٣", "9" * 19)
+        ),
         ({"arms": "bm25,embeddings"}, "arms: 'embeddings' needs a published model, and run_published names none"),
         (
             {"arms": "publised-bm25", "published": "a"},

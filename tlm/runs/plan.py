@@ -386,9 +386,9 @@ def tokenize_runs(runs: Sequence[str], root: str | None) -> None:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds written as '0,1,2'. Raises InputError for one that is no number, or is given twice."""
+    """Return the seeds written as '0,1,2'. Raises InputError for one that torch cannot take, or given twice."""
     seeds = listed(text, "seeds")
     for seed in seeds:
-        if not seed.isdecimal():
-            raise InputError(f"seeds: '{seed}' is no whole number, 0 or greater; give them as '0,1,2'")
+        if not re.fullmatch("0|[1-9][0-9]{0,17}", seed):
+            raise InputError(f"seeds: '{seed}' is no whole number of at most 18 digits; give them as '0,1,2'")
     return [int(seed) for seed in seeds]

@@ -83,7 +83,6 @@ def preflight(
         ("tokenizer_kind", str),
         ("vocab_size", int),
         ("texts", str),
-        ("finetune_gpus", str),
         ("one_gpu", str),
     ],
 ):
@@ -179,18 +178,19 @@ def export(
     seeds: str,
     near_duplicates: bool,
     overlap: bool,
+    network: bool,
     root: str,
     counts: Output[Metrics],
     dataset_card: Output[Markdown],
-) -> list[str]:
+) -> NamedTuple("Exported", [("Output", list[str]), ("missing", str)]):  # type: ignore[valid-type]
     """Export the hits as a subset, without near-duplicates and dev or test text; list arms and draws for `select`."""
     from tlm.evaluation.report.kfp import log_counts, write_dataset_card
-    from tlm.retrieval.subset.export import export
-    from tlm.runs.plan import arms_of
+    from tlm.runs.plan import arms_of, exported
     from tlm.settings.options import Filters
 
-    subset = log_counts(export(hits, filters=Filters(near_duplicates, overlap), root=root), counts)
-    return arms_of(arms, seeds, task, write_dataset_card(subset, dataset_card.path))
+    subset, missing = exported(hits, Filters(near_duplicates, overlap), root, required=network)
+    write_dataset_card(log_counts(subset, counts), dataset_card.path, missing)
+    return arms_of(arms, seeds, task, subset), missing
 
 
 @component(DATA_IMAGE)
@@ -228,17 +228,18 @@ def plan(
     subsets: list[str],
     preset: str,
     overrides: str,
+    gpus: str,
     root: str,
     published: str = "",
     published_preset: str = "",
-) -> list[str]:
+) -> list[dict[str, str]]:
     """List the runs (arms × seeds), each with all that the steps inside the loop need; tokenize their texts once."""
-    from tlm.runs.plan import plan, tokenize_runs
+    from tlm.runs.plan import on_pods, plan, tokenize_runs
 
     how = {"preset": preset, "overrides": overrides, "published": published, "published_preset": published_preset}
     runs = plan(arms, seeds, task=task, tokenizer=tokenizer, subsets=subsets, **how)
     tokenize_runs(runs, root)
-    return runs
+    return on_pods(runs, gpus)
 
 
 @component(DATA_IMAGE)
@@ -278,6 +279,7 @@ def report(
     cpu_hour: float,
     kilowatt_hour: float,
     grams_per_kwh: float,
+    missing: str = "",
     notes: str = "",
     against: str = "",
 ) -> str:
@@ -286,8 +288,9 @@ def report(
     from tlm.evaluation.report.report import report as make_report
     from tlm.settings.options import Prices
 
+    more = {"notes": [*missing.splitlines(), *notes.splitlines()], "against": against}
     prices = Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
-    uri = make_report([baseline, *metrics], prices=prices, notes=notes.splitlines(), against=against, root=root)
+    uri = make_report([baseline, *metrics], prices=prices, **more, root=root)
     return write_report(uri, report.path, summary.path, notebook.path)
 
 

@@ -124,15 +124,17 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
     if params:
         read = read_mapping(params, "lines of the form 'parameter: value', as in pipelines/params")
         values = {str(name): value for name, value in read.items()}
+    places = dict.fromkeys(values, f"{params}: parameter")
     for change in changes:
         name, separator, value = change.partition("=")
         if not separator:
             raise InputError(f"--set {change}: expected name=value")
+        places[name] = "parameter"
         values[name] = value if name in known and known[name].type is str else _read_yaml(value, f"--set {change}")
     for name, parameter in known.items():
         if parameter.required and name not in values:
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
-    checked = {name: _checked(name, value, known) for name, value in values.items()}
+    checked = {name: _checked(name, value, known, f"{places[name]} '{name}'") for name, value in values.items()}
     pods = {field: checked[f"train_{field}"] for field in vars(Pods()) if f"train_{field}" in checked}
     check_pods(Pods(**pods))
     if address := checked.get("registry_address"):
@@ -171,29 +173,29 @@ def _read_yaml(text: str, where: str) -> Any:
         raise InputError(f"{where}: not valid YAML or JSON: {' '.join(str(error).split())}") from None
 
 
-def _checked(name: str, value: Any, known: Mapping[str, Parameter]) -> Any:
+def _checked(name: str, value: Any, known: Mapping[str, Parameter], where: str) -> Any:
     if name not in known:
-        raise InputError(f"parameter '{name}' is not known{nearest(name, known)}")
+        raise InputError(f"{where} is not known{nearest(name, known)}")
     expected = known[name].type
     if _SECRET.search(str(value)) or any(secret in str(value) for secret in map(os.environ.get, _SECRETS) if secret):
         raise InputError(
-            f"parameter '{name}' has a password, key or token in it, and everybody sees parameters; take it out: "
+            f"{where} has a password, key or token in it, and everybody sees parameters; take it out: "
             "keys come from the environment, on Kubernetes from secrets"
         )
     if value is None:
-        raise InputError(f"parameter '{name}' has no value; leave it out, or write '' for an empty text")
+        raise InputError(f"{where} has no value; leave it out, or write '' for an empty text")
     if expected is float and type(value) is int:
         value = float(value)
     if expected is not object and type(value) is not expected:
-        written = ",".join(map(str, value)) if isinstance(value, list) else value
+        written = f"'{','.join(map(str, value))}'" if isinstance(value, list) else "it"  # 1_0 was read as 10
         raise InputError(
-            f"parameter '{name}': {value!r} is {with_article(type(value).__name__)}, expected {expected.__name__}"
-            + (f"; write '{written}' in quotes" if expected is str else "")
+            f"{where}: {value!r} is {with_article(type(value).__name__)}, expected {expected.__name__}"
+            + (f"; write {written} in quotes" if expected is str else "")
         )
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        raise InputError(f"parameter '{name}': {value!r} cannot be written as JSON; write plain values") from None
+        raise InputError(f"{where}: {value!r} cannot be written as JSON; write plain values") from None
     return value
 
 

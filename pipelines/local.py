@@ -24,6 +24,7 @@ from kfp.local import DockerRunner
 from pipelines.compiled import build, check_reachable, load_images, with_images
 from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
+from tlm import errors
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
 from tlm.errors import NO_TORCH, InputError, Interrupted
@@ -231,6 +232,6 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
         with redirect_stdout(transcript), suppress(RuntimeError):
             report = str(pipeline(**values).output)
     if transcript.fault or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
-        failed = InputError if transcript.fault == "InputError" else Interrupted
+        failed = InputError if issubclass(getattr(errors, transcript.fault, Interrupted), InputError) else Interrupted
         raise failed(f"a step failed (its error is shown above, all output is in {file}); {AGAIN}")
     return report

@@ -34,7 +34,12 @@ def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[.
             shown = f"{display_name} on {' and '.join(several)}" if several else display_name
             about = {"name": name + suffix, "display_name": shown, "description": description}
             # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
-            return dsl.pipeline(**about)(steps)
+            made = dsl.pipeline(**about)(steps)
+            # a pod requests as many GPUs as its step is told to use; kfp cannot compile a field of a loop's item here
+            for executor in made.pipeline_spec.deployment_spec["executors"].values():
+                if "accelerator" in (resources := executor["container"]["resources"]):
+                    resources["accelerator"]["resourceCount"] = "{{$.inputs.parameters['gpus']}}"
+            return made
 
         return build
 
@@ -75,16 +80,19 @@ def index(corpus: Any, settings: Index, root: Any) -> Any:
 
 
 def selected(
-    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, root: Any
-) -> tuple[Any, Any]:
-    """Return the URIs of the arms' subsets (a drawn one for each seed), and of the metrics of static models."""
+    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, network: bool, root: Any
+) -> tuple[Any, Any, Any]:
+    """Return the URIs of the arms' subsets (a drawn one for each seed), of the metrics of static models, and a note.
+
+    A run with networks ends if nothing is retrieved. One without goes on with the task's text, and the note says so.
+    """
     query = {name: advised[name] for name in ("query", "top_k", "share")}
     hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
-    chosen = {"arms": arms, "seeds": seeds}
-    exported = data.export(hits=hits, task=task, **chosen, **vars(filters), root=root).outputs["Output"]
-    with dsl.ParallelFor(exported, name="arms") as arm:
+    chosen = {"arms": arms, "seeds": seeds, "network": network}
+    exported = data.export(hits=hits, task=task, **chosen, **vars(filters), root=root).outputs
+    with dsl.ParallelFor(exported["Output"], name="arms") as arm:
         made = data.select(arm=arm, **vars(filters), root=root).outputs
-    return dsl.Collected(made["subset"]), dsl.Collected(made["static"])
+    return dsl.Collected(made["subset"]), dsl.Collected(made["static"]), exported["missing"]
 
 
 def embeddings(task: Any, published: Any, root: Any) -> dsl.OneOf:
@@ -107,23 +115,23 @@ def report(scores: dict[str, Any], train: Pods, prices: Prices, registry: Regist
 
 
 def scored(plan: Any, train: Pods, machines: Parallelism, root: Any) -> dsl.Collected:
-    """Return the URIs of the metrics of all runs of `plan`."""
-    # inside the loop only the run and parameters are used: kfp.local mistakes other steps' outputs for the item
-    with dsl.ParallelFor(plan, name="arms-and-seeds") as run:
+    """Return the URIs of the metrics of all runs of `plan`, whose items are those of `tlm.runs.plan.on_pods`."""
+    # inside the loop only the item and parameters are used: kfp.local mistakes other steps' outputs for the item
+    with dsl.ParallelFor(plan, name="arms-and-seeds") as item:
+        run = item.run
         if machines.nodes == 1:
-            checkpoint = training.train(run=run, gpus=train.gpus, root=root).outputs["Output"]
+            checkpoint = training.train(run=run, gpus=item.train, root=root).outputs["Output"]
         else:
             checkpoint = training.train_on_nodes(run=run, nodes=machines.nodes, **vars(train), root=root).output
-        model = training.finetune(checkpoint=checkpoint, run=run, gpus=train.gpus, root=root).outputs["Output"]
-        metrics = training.evaluate(model=model, run=run, gpus=train.gpus, root=root).outputs["Output"]
+        model = training.finetune(checkpoint=checkpoint, run=run, gpus=item.finetune, root=root).outputs["Output"]
+        metrics = training.evaluate(model=model, run=run, gpus=item.evaluate, root=root).outputs["Output"]
     return dsl.Collected(metrics)
 
 
 def equip_all(train: Pods) -> None:
     """Give every step of the pipeline what it needs on a cluster."""
-    steps = Pipeline.get_default_pipeline().tasks
-    for step in steps.values():
-        equip(step, step.component_spec.name, train, steps["preflight"])
+    for step in Pipeline.get_default_pipeline().tasks.values():
+        equip(step, step.component_spec.name, train)
 
 
 DAY = 86_400  # seconds
@@ -160,16 +168,14 @@ NEEDS = (
     | dict.fromkeys(("select", "embed", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
     | {"publish-corpus": MEDIUM, "plan-together": LARGE}
 )
-# of the steps that take GPUs: the output of preflight that says how many; without one, all that a training pod has
-TRAINING = dict.fromkeys(("train", "train-multitask"), "") | {"finetune": "finetune_gpus"}
-TRAINING |= dict.fromkeys(("evaluate", "rerank"), "one_gpu")
+TRAINING = ("train", "train-multitask", "finetune", "evaluate", "rerank")  # those with the input `gpus`
 LONG = (*TRAINING, "train-on-nodes")
 
 
-def equip(step: PipelineTask, name: str, training: Pods, preflight: PipelineTask) -> None:
+def equip(step: PipelineTask, name: str, training: Pods) -> None:
     """Give a step what it needs on a cluster; `name` is that of its component."""
     if name in TRAINING:
-        _equip_training(step, training, preflight.outputs[TRAINING[name]] if TRAINING[name] else training.gpus)
+        _equip_training(step, training)
     else:
         _limit(step, NEEDS[name])
     _connect(step, name)
@@ -191,10 +197,10 @@ def _limit(step: PipelineTask, needs: Needs) -> None:
     kubernetes.empty_dir_mount(step, "scratch", "/tmp", size_limit=needs.scratch)
 
 
-def _equip_training(step: PipelineTask, pods: Pods, gpus: Any) -> None:
-    step.register_pipeline_channels([*vars(pods).values(), gpus])  # otherwise kfp does not pass them into the loop
+def _equip_training(step: PipelineTask, pods: Pods) -> None:
+    step.register_pipeline_channels([*vars(pods).values()])  # otherwise kfp does not pass them into the loop
     _limit(step, Needs(LEAST["cpu"], pods.cpu, LEAST["memory"], pods.memory, SCRATCH))
-    step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(gpus)
+    step.set_accelerator_type(pods.gpu_type).set_accelerator_limit(pods.gpus)
     kubernetes.add_node_selector_json(step, pods.node_selector)
     kubernetes.add_toleration_json(step, pods.tolerations)
     kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", medium="Memory", size_limit=SHARED_MEMORY)

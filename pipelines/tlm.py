@@ -41,18 +41,19 @@ def steps(
     index_uri = stages.index(corpus_uri, index, root)
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     texts = preflight.outputs["texts"]
-    subsets, static = stages.selected(index_uri, task_uri, texts, run.seeds, advised, export, root)
+    subsets, static, missing = stages.selected(index_uri, task_uri, texts, run.seeds, advised, export, network, root)
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     if network:
         tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
         settings = vars(run) | {"overrides": advised["overrides"]}
-        plan = data.plan(**settings, task=task_uri, tokenizer=tokenizer, subsets=subsets, root=root)
+        sources = {"task": task_uri, "tokenizer": tokenizer, "subsets": subsets}
+        plan = data.plan(**settings, **sources, gpus=train.gpus, root=root)
         trained: Any = stages.scored(plan.output, train, machines, root)
     else:
         trained = stages.embeddings(task_uri, run.published, root)
     rows = data.mix(baseline=baseline, static=static, trained=trained, root=root).output
-    scores = {"baseline": baseline, "metrics": rows}
-    return stages.report(scores, train, report, registry, root, notes=advised["reasons"], against=report_against)
+    scores = {"baseline": baseline, "metrics": rows, "missing": missing, "notes": advised["reasons"]}
+    return stages.report(scores, train, report, registry, root, against=report_against)
 
 
 build = pipeline("tlm", "TLM", network=True)(steps)

@@ -37,6 +37,10 @@ class Damaged(InputError):
     """A published file is missing or was changed."""
 
 
+class NothingLeft(InputError):
+    """No passage was found for a task, or the filters left none."""
+
+
 class Interrupted(TlmError):
     """Work was interrupted (disk full, store gone); repeating the command resumes it."""
 

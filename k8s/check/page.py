@@ -47,7 +47,7 @@ ENDED = ("Succeeded", "Failed", "Canceled", "Skipped")
 SHOWN = {
     "system.HTML": ("iframe", "page"),
     "system.Markdown": (".plotCard :is(h1, h2, h3, p, table)", "text"),
-    "system.Metrics": ("h3:has-text('Scalar Metrics') >> xpath=../.. >> text=/^-?[0-9]/", "numbers"),
+    "system.Metrics": ("h3:has-text('Scalar Metrics') >> xpath=../..", "numbers"),
     "system.ClassificationMetrics": ("h3:has-text('Confusion Matrix') >> xpath=../.. >> table", "confusion matrix"),
 }
 
@@ -76,6 +76,7 @@ class Walk:
     def __init__(self, page: Page, address: str, folder: Path) -> None:
         self.page, self.address, self.folder = page, address.rstrip("/"), folder
         self.taken = 0
+        self.trained = True  # whether the run whose outputs are shown trains a network; embeddings are only fitted
 
     def open(self, path: str) -> None:
         """Open a path of the page, without anything that it remembers."""
@@ -231,12 +232,26 @@ class Walk:
             found = self.expect(selector, f"the page shows no {content} for {of}")
             if content == "page":
                 self.expect(found.content_frame.locator("h1"), f"{of} is a page without a heading")
+            if content == "numbers" and not self.numbers(found, output):
+                raise Absent(f"{of} has no numbers")
         self.picture(output.picture)
         if (banner := self.page.get_by_text(re.compile("^Error"))).count():
             raise Absent(f"the page says of {of}: {banner.first.inner_text()}")
         if content in ("page", "text"):
             self.whole(output)
         self.page.keyboard.press("Escape")
+
+    def numbers(self, shown: Locator, output: Output) -> bool:
+        """Whether numbers are shown; the cost of a run that trains nothing has none, and says so on stderr."""
+        found = shown.get_by_text(re.compile(r"^\s*-?[0-9]")).first
+        try:
+            found.wait_for(timeout=PATIENCE * 1000)
+        except Error:
+            if output.name == "cost":
+                self.trained = False
+                print(f"{output.step} trained nothing, as for embeddings: its cost is empty", file=sys.stderr)
+            return output.name == "cost"
+        return True
 
     def model(self, output: Output) -> None:
         """Follow the name of a model to its own page, which says where the model is."""
@@ -322,7 +337,7 @@ def walk(page: Page, setting: dict[str, str]) -> None:
         for output in here:
             way.show(output)
         for output in here:
-            if output.type == "system.Model":
+            if output.type == "system.Model" and way.trained:
                 way.model(output)  # leaves the graph
                 way.enter(run, layers)
     print(f"run {run}: {len(steps)} steps, {len(outputs)} outputs, {way.taken} pictures in {folder}")

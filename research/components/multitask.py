@@ -72,11 +72,14 @@ def train_multitask(run: str, gpus: str, root: str, cost: Output[Metrics]) -> st
 
 
 @component(DATA_IMAGE)
-def plan_apart(together: list[str], checkpoints: list[str], subsets: list[str], overrides: str) -> list[str]:
+def plan_apart(
+    together: list[str], checkpoints: list[str], subsets: list[str], overrides: str, gpus: str
+) -> list[dict[str, str]]:
     """List two runs for each task and seed: the task alone, and stage 2 of the encoder trained on all tasks."""
     from research.multitask.plan import plan_apart
+    from tlm.runs.plan import on_pods
 
-    return plan_apart(together, checkpoints, subsets=subsets[1:], overrides=overrides)
+    return on_pods(plan_apart(together, checkpoints, subsets=subsets[1:], overrides=overrides), gpus)
 
 
 @component(DATA_IMAGE)

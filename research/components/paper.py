@@ -42,10 +42,12 @@ def trials(
     scale: str,
     corpus: str,
     seeds: str,
+    gpus: str,
     root: str,
-) -> list[str]:
+) -> list[dict[str, str]]:
     """List the runs of one of the paper's tables (settings × arms × seeds), and tokenize their texts once."""
     from research.paper.plan import plan_trials
+    from tlm.runs.plan import on_pods
 
     sources = {"task": task, "tokenizer": tokenizer, "subsets": subsets, "models": models}
-    return plan_trials(**sources, table=table, scale=scale, corpus=corpus, seeds=seeds, root=root)
+    return on_pods(plan_trials(**sources, table=table, scale=scale, corpus=corpus, seeds=seeds, root=root), gpus)

@@ -58,7 +58,7 @@ def build(
         "tokenizer": steps.tokenizer(preflight, corpus_uri, task_uri, root),
         "models": models(task=task_uri, **cells, folder=paper.models, root=root).output,
     }
-    plan = trials(task=task_uri, **made, **cells, seeds=run_seeds, root=root)
+    plan = trials(task=task_uri, **made, **cells, seeds=run_seeds, gpus=train.gpus, root=root)
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     scores = {"baseline": baseline, "metrics": steps.scored(plan.output, train, machines, root)}
     return steps.report(scores, train, report, registry, root)

@@ -50,7 +50,7 @@ def build(
     with dsl.ParallelFor(together, name="seeds-together") as item:
         checkpoint = multitask.train_multitask(run=item, gpus=train.gpus, root=root).outputs["Output"]
     made = {"together": together, "checkpoints": dsl.Collected(checkpoint)}
-    apart = multitask.plan_apart(**made, subsets=subsets, overrides=run.overrides).output
+    apart = multitask.plan_apart(**made, subsets=subsets, overrides=run.overrides, gpus=train.gpus).output
     with dsl.ParallelFor(tasks, name="baselines") as item:
         baseline = data.baseline(task=item, root=root).outputs["Output"]
     scores = {"baselines": dsl.Collected(baseline), "metrics": steps.scored(apart, train, machines, root)}

@@ -31,7 +31,8 @@ def build(
     root, pods = store.root, vars(train)
     settings = {"arms": "bm25", "engine": "embedded", "root": root}  # the index exists; what searches it is found there
     preflight = data.preflight(**vars(run), **settings, **vars(report), registry=registry.address, **pods)
-    chosen = reranking.rerank(report=compared_with, **vars(run), gpus=train.gpus, root=root).after(preflight).outputs
+    gpus = {"gpus": preflight.outputs["one_gpu"], "train_gpus": train.gpus}
+    chosen = reranking.rerank(report=compared_with, **vars(run), **gpus, root=root).outputs
     metrics = steps.scored(chosen["Output"], train, machines, root)
     rows = data.mix(baseline=chosen["baseline"], static=chosen["models"], trained=metrics, root=root).output
     return steps.report({"baseline": chosen["baseline"], "metrics": rows}, train, report, registry, root)

@@ -145,7 +145,7 @@ def test_code_in_the_pipeline_is_only_the_thin_bodies(compiled: str) -> None:
 
 
 def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
-    """The driver looks placeholders of resources and of Kubernetes settings up among the inputs of the DAG around."""
+    """The driver finds placeholders of resources among the step's inputs, of Kubernetes' settings among its DAG's."""
     spec, platform = yaml.safe_load_all(compiled)
     configs = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     seen = set()
@@ -154,10 +154,13 @@ def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
         for task in component.get("dag", {}).get("tasks", {}).values():
             executor = spec["components"][task["componentRef"]["name"]].get("executorLabel")
             resources = spec["deploymentSpec"]["executors"].get(executor, {}).get("container", {}).get("resources", {})
-            wanted = set(re.findall(r"inputs\.parameters\['([^']+)'", json.dumps(resources)))
-            wanted |= set(re.findall(r'"componentInputParameter": "([^"]+)"', json.dumps(configs.get(executor, {}))))
+            used = set(re.findall(r"inputs\.parameters\['([^']+)'", json.dumps(resources)))
+            inputs = task.get("inputs", {}).get("parameters", {})
+            assert used <= inputs.keys(), executor
+            settings = json.dumps([configs.get(executor), inputs])
+            wanted = set(re.findall(r'"componentInputParameter": "([^"]+)"', settings))
             assert wanted <= given, executor
-            seen |= wanted
+            seen |= used | wanted
     assert {name.removeprefix("pipelinechannel--") for name in seen} >= {
         "train_gpus",
         "train_memory",

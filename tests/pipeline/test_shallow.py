@@ -15,10 +15,11 @@ from pipelines.compiled import build, compile_text, of_this_code
 from pipelines.form import Parallelism
 from tests.pipeline.test_run import arguments, artifacts
 from tests.servers.model_registry import StandIn, serving
-from tests.tiny import in_files, write_tiny
+from tests.tiny import in_files, write_rows, write_tiny
 from tests.unit.test_project import pins
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.runs.plan import NOTHING_RETRIEVED
 
 ROOT = Path(__file__).parents[2]
 ARMS = ("task-only", "random", "bm25", "classifier", "dense", "dsir", "hybrid")  # all that need no network
@@ -55,6 +56,23 @@ def test_the_light_installation_goes_from_files_to_a_report(run_module: Callable
     page = report.path("report.html").read_text()
     assert "What bm25 retrieved" in page
     assert "masked-LM" not in page
+
+
+@pytest.mark.slow
+def test_where_nothing_is_retrieved_the_report_says_so_and_has_the_linear_model(
+    run_module: Callable, tmp_path: Path
+) -> None:
+    """With networks to train on that text, the run ends."""
+    write_tiny(tmp_path)
+    write_rows(tmp_path / "other.jsonl", [{"text": "ψωμί και αλάτι", "source": "Greek"}])
+    given = arguments(tmp_path, "store", "embedded", "bm25,random", "0", corpus="other.jsonl")
+    done = run_module("pipelines.run", "local", "--pipeline", "shallow", *given)
+    told = json.loads(Artifact.open(done.stdout.strip().splitlines()[-1], "report").path("report.json").read_text())
+    assert {group["name"] for group in told["groups"]} == {"linear", "static-task-only", "static-task-only + linear"}
+    assert told["findings"].count(NOTHING_RETRIEVED) == 1
+    assert "holds no hit" in done.stderr
+    refused = run_module("pipelines.run", "local", *given, code=2)
+    assert "holds no hit: no passage has a word of the queries" in refused.stderr
 
 
 @pytest.mark.slow

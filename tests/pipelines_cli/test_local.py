@@ -28,11 +28,25 @@ def test_texts_that_a_step_puts_out_are_not_shown_a_second_time(capsys: pytest.C
     assert log.getvalue().splitlines() == lines
 
 
-def test_a_list_of_paths_in_a_file_of_parameters_is_refused_with_the_line_to_write(tmp_path: Path) -> None:
-    (file := tmp_path / "my.yaml").write_text("corpus_paths: [a.txt, b.txt]\n")
-    assert "is a list, expected str; write 'a.txt,b.txt' in quotes" in refused(
-        read_parameters, file, [], of_this_code("tlm")
-    )
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "corpus_paths: [a.txt, b.txt]",
+            "'corpus_paths': ['a.txt', 'b.txt'] is a list, expected str; write 'a.txt,b.txt'",
+        ),
+        ("run_seeds: 1_0", "'run_seeds': 10 is an int, expected str; write it in quotes"),
+        ("run_sedes: '0'", "'run_sedes' is not known; did you mean 'run_seeds'?"),
+        ("store_root:", "'store_root' has no value; leave it out"),
+        ("store_root: s3://me:key@bucket", "'store_root' has a password, key or token in it"),
+        ("report_gpu_hour: .nan", "'report_gpu_hour': nan cannot be written as JSON"),
+    ],
+)
+def test_a_wrong_line_in_a_file_of_parameters_is_one_sentence_with_the_file(
+    line: str, said: str, tmp_path: Path
+) -> None:
+    (file := tmp_path / "my.yaml").write_text(f"{line}\n")
+    assert refused(read_parameters, file, [], of_this_code("tlm")).startswith(f"{file}: parameter {said}")
 
 
 def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(

@@ -119,8 +119,9 @@ def test_no_cache_holds_for_every_task(ask, api: StandIn, compiled: Path) -> Non
 def test_without_an_address(cli, compiled: Path) -> None:
     done = cli("submit", "--file", compiled)
     assert (done.code, "give --host http://…, or set KF_PIPELINES_ENDPOINT" in done.err) == (2, True)
-    done = cli("submit", "--file", compiled, "--host", "kfp.example")
-    assert (done.code, "--host is 'kfp.example'; expected https://host:port" in done.err) == (2, True)
+    for address in ("kfp.example", "http://[kfp", "http://localhost:port"):
+        done = cli("submit", "--file", compiled, "--host", address)
+        assert (done.code, f"--host is '{address}'; expected https://host:port" in done.err) == (2, True)
 
 
 def test_the_address_may_come_from_the_environment(cli, api, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tests.toys_training import passages
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.runs.advise import advise, advise_command
-from tlm.runs.plan import PlannedRun, advised, parse_arms, plan, settings
+from tlm.runs.plan import PlannedRun, advised, on_pods, parse_arms, plan, settings
 from tlm.settings import presets
 from tlm.settings.presets import resolve
 
@@ -64,6 +64,21 @@ def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Pat
     assert [(run.arm, run.stages, run.seed) for run in last] == [("embeddings-mini", "", 0), ("embeddings-big", "", 0)]
     own = plan(arms, "0", subsets=[bm25], **sources, **how, published_preset="tiny")
     assert {PlannedRun.parse(text).preset for text in own} == {"pocket", "tiny", ""}
+
+
+def test_a_step_that_does_nothing_with_a_network_gets_no_gpu(tmp_path: Path) -> None:
+    """And stage 2 as many as its batch fills: one for each 32 rows."""
+    sources = {**SOURCES, "overrides": "finetune.batch=64", "published": "owner/mini"}
+    texts = plan("bm25,published,published-task-only,embeddings", "0", subsets=[subset_of("bm25", tmp_path)], **sources)
+    items = on_pods(texts, "8")
+    assert [item.pop("run") for item in items] == texts
+    assert {PlannedRun.parse(text).arm: item for text, item in zip(texts, items, strict=True)} == {
+        "bm25": {"train": "8", "finetune": "2", "evaluate": "1"},
+        "published-mini": {"train": "0", "finetune": "1", "evaluate": "1"},
+        "published-mini-task-only": {"train": "8", "finetune": "1", "evaluate": "1"},
+        "embeddings-mini": {"train": "0", "finetune": "0", "evaluate": "0"},
+    }
+    assert {number for item in on_pods(texts, "0") for step, number in item.items() if step != "run"} == {"0"}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +160,10 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
         ({"arms": "bm52"}, "arms: 'bm52' is no arm; did you mean 'bm25'?"),
         ({"arms": ""}, "arms: '' is empty"),
         ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
-        ({"seeds": "-1"}, "seeds: '-1' is no whole number"),
+        *(
+            ({"seeds": f"1,{seed}"}, f"seeds: '{seed}' is no whole number")
+            for seed in ("-1", "00", "1.0", "٣", "9" * 19)
+        ),
         ({"arms": "bm25,embeddings"}, "arms: 'embeddings' needs a published model, and run_published names none"),
         (
             {"arms": "publised-bm25", "published": "a"},
@@ -184,9 +202,32 @@ def test_a_published_model_without_weights_to_read_is_refused(
     weights = tmp_path / "old" / file
     weights.parent.mkdir(parents=True)
     weights.touch()
+    (tmp_path / "old" / "config.json").write_text('{"model_type": "bert"}')
     refused = pytest.raises(InputError, match=r"old has no weights \(.*\.safetensors\); older ones .* are pickles")
     with nullcontext() if readable else refused:
         settings("pocket", arms=arm, published=str(tmp_path / "old"))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("", "has no config.json with a model_type; expected a model as transformers writes it"),
+        ("[]", "has no config.json with a model_type"),
+        ('{"hidden_size": 8}', "has no config.json with a model_type"),
+        ('{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}', "is a 'gpt2' that generates text; take an"),
+        ('{"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}', "is a 't5' that generates text"),
+        ('{"model_type": "xlm", "architectures": ["XLMWithLMHeadModel"]}', ""),
+        ('{"model_type": "bert", "architectures": null}', ""),
+    ],
+)
+def test_a_published_model_that_cannot_be_fine_tuned_is_refused(config: str, said: str, tmp_path: Path) -> None:
+    """As far as its config tells without the library, which the data image lacks."""
+    (tmp_path / "config.json").write_text(config)
+    (tmp_path / "model.safetensors").touch()
+    for arm in ("published", "published-bm25"):
+        with pytest.raises(InputError, match=said) if said else nullcontext():
+            settings("pocket", arms=arm, published=str(tmp_path))
+    settings("pocket", arms="embeddings", published=str(tmp_path))
 
 
 def test_several_tasks_together_have_the_steps_of_their_own_runs_and_each_run_its_parts(tmp_path):

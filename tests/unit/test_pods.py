@@ -13,7 +13,6 @@ from kubernetes.utils import parse_quantity
 
 from pipelines.compiled import compile_text, of_this_code, read_parameters
 from tlm.errors import InputError
-from tlm.runs.plan import settings
 from tlm.runs.pods import amount, check_pods
 from tlm.runs.preflight import check_run
 from tlm.settings.options import Pods
@@ -92,35 +91,24 @@ def test_a_report_to_compare_with_is_there_before_any_work(tmp_path: Path) -> No
         check_run(*given, f"{tmp_path}/task/{'0' * 24}")
 
 
-@pytest.mark.parametrize(
-    ("gpus", "overrides", "expected"),
-    [
-        ("0", "", ("0", "0")), ("1", "", ("1", "1")), ("8", "", ("1", "1")),
-        ("8", "auto finetune.batch=64", ("2", "1")), ("8", "finetune.batch=1024", ("8", "1")),
-    ],
-)  # fmt: skip
-def test_stage_2_has_the_gpus_that_its_batch_fills_and_scoring_has_one(
-    gpus: str, overrides: str, expected: tuple[str, str]
-) -> None:
-    assert settings("small", overrides=overrides.split(), gpus=gpus)[-2:] == expected
-
-
 @pytest.mark.parametrize("name", ["tlm", "rerank", "ablation", "multitask"])
 def test_no_pod_asks_for_gpus_that_its_step_leaves_idle(name: str) -> None:
+    """It asks for as many as its step is told to use; in the loop over runs, the item says how many."""
     spec = yaml.safe_load(compile_text(name=name).split("\n---")[0])
     asked = {
         executor.removeprefix("exec-"): container["container"]["resources"]["accelerator"]["resourceCount"]
         for executor, container in spec["deploymentSpec"]["executors"].items()
         if "accelerator" in container["container"].get("resources", {})
     }
-    all_gpus, *preflight = (
-        f"{{{{$.inputs.parameters['pipelinechannel--{source}']}}}}"
-        for source in ("train_gpus", "preflight-finetune_gpus", "preflight-one_gpu")
-    )
-    wanted = dict.fromkeys(("train", "train-multitask"), all_gpus) | {"finetune": preflight[0]}
-    wanted |= dict.fromkeys(("evaluate", "rerank"), preflight[1])
-    assert asked == {step: wanted[step] for step in asked}
-    assert asked.keys() >= {"train", "finetune", "evaluate"}
+    dags = [spec["root"]["dag"], *(one["dag"] for one in spec["components"].values() if "dag" in one)]
+    told = {step: task["inputs"]["parameters"]["gpus"] for dag in dags for step, task in dag["tasks"].items()
+            if step in asked}  # fmt: skip
+    assert set(asked.values()) == {"{{$.inputs.parameters['gpus']}}"}
+    assert asked.keys() == told.keys() >= {"train", "finetune", "evaluate"}
+    for step in ("train", "finetune", "evaluate"):
+        assert told[step]["parameterExpressionSelector"] == f'parseJson(string_value)["{step}"]'
+    if name == "rerank":
+        assert told[name]["taskOutputParameter"] == {"outputParameterKey": "one_gpu", "producerTask": "preflight"}
 
 
 @pytest.mark.parametrize("name", ["tlm", "shallow", "rerank", "ablation", "multitask"])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.searchable import columns, corpus_of, docstrings, task_of
+from tests.tiny import refused
 from tests.toys import make_task
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
@@ -307,3 +308,20 @@ def test_no_server_is_named(root, monkeypatch):
     monkeypatch.delenv("TLM_ELASTICSEARCH_URL", raising=False)
     with pytest.raises(InputError, match="TLM_ELASTICSEARCH_URL is not set"):
         build_index(corpus_of(PASSAGES, root), engine="elasticsearch", root=root)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("elastic:secret@es:9200", "'es:9200'; expected https://host:port"),
+        ("https://elastic:secret@es:no", "'https://…@es:no'; expected https://host:port"),
+        ("https://elastic:secret@[es", "'https://…@[es'; expected https://host:port"),
+        ("http://elastic:secret@192.0.2.1:9200", "http://…@192.0.2.1:9200: without TLS anybody"),
+        ("http://elastic:secret@127.0.0.1:1", "http://…@127.0.0.1:1, but nothing answers there"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(address, shown, root, monkeypatch):
+    monkeypatch.setenv("TLM_ELASTICSEARCH_URL", address)
+    said = refused(build_index, corpus_of(PASSAGES, root), engine="elasticsearch", root=root)
+    assert said.startswith(f"TLM_ELASTICSEARCH_URL is {shown}")
+    assert "secret" not in said

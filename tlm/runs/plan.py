@@ -4,6 +4,7 @@ Arms are networks from scratch, and published models, which others trained.
 """
 
 import fnmatch
+import json
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -12,17 +13,17 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from tlm.artifacts.artifact import Artifact
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, NothingLeft, nearest
 from tlm.evaluation.score.baseline import EMBEDDINGS, baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.retrieve import RETRIEVED, draws
-from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, seed_of
+from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, export, seed_of
 from tlm.runs.advise import advice_for
 from tlm.settings import presets
-from tlm.settings.options import Compute
+from tlm.settings.options import Compute, Filters
 from tlm.training.distributed.launch import ROWS
-from tlm.training.input.located import CONVERT, WEIGHTS, model_folder, names_of, published_name
+from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
 from tlm.training.input.tokenizer import adopt_tokenizer
 from tlm.training.stages import load_model
@@ -31,6 +32,8 @@ ARMS = (TASK_ONLY, *RETRIEVED)
 OF_PUBLISHED = (EMBEDDINGS, PUBLISHED, *(f"{PUBLISHED}-{text}" for text in ARMS))
 FINETUNE, ADAPT = "finetune-published", "adapt"  # presets of published models: stage 2 alone, and both stages
 KEPT = ("model.max_length=", "model.cut=", "model.spans_first=")  # overrides about texts, which any network reads alike
+# classes of models that generate text; XLMWithLMHeadModel is an encoder
+GENERATOR = re.compile(r"((?<!With)LMHeadModel|ForCausalLM|ForConditionalGeneration)$")
 
 
 class Arms(NamedTuple):
@@ -115,9 +118,22 @@ def check_models(arms: Arms) -> None:
         with model_folder(model, of_tokenizers=True) as folder:
             if not folder.is_dir():
                 raise InputError(f"run_published: {model} is a file; give the folder of a published model")
+            if arms.further:
+                _check_encoder(model, folder / "config.json")
         weights = WEIGHTS[0] if arms.further else "*.safetensors"  # of embeddings, also in folders within
         if not fnmatch.filter(names_of(model), weights):
             raise InputError(f"run_published: {model} has no weights ({weights}); {CONVERT}")
+
+
+def _check_encoder(model: str, file: Path) -> None:
+    """Raise InputError if config.json shows, without the library, that a model is none to fine-tune."""
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        kind, names = config["model_type"], config.get("architectures") or ()
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(f"run_published: {model} has no config.json with a model_type; {EXPECTED}") from None
+    if any(GENERATOR.search(str(name)) for name in names):
+        raise InputError(f"run_published: {model} is a '{kind}' that generates text; take an encoder such as BERT")
 
 
 def listed(text: str, name: str) -> list[str]:
@@ -199,6 +215,20 @@ class PlannedRun(NamedTuple):
         return evaluate(model, self.task, device="auto" if int(gpus) else "cpu", root=root)
 
 
+def on_pods(runs: Sequence[str], gpus: str) -> list[dict[str, str]]:
+    """Return runs (as strings) as items of a pipeline's loop: ``run``, and of a pod's `gpus`, how many each step uses.
+
+    Stage 1 uses all, stage 2 as many as its batch fills, and evaluation one. Embeddings are computed on the CPU.
+    """
+    items = []
+    for text in runs:
+        run = PlannedRun.parse(text)
+        stage2 = max(1, presets.resolve(**run.settings()).finetune.batch // ROWS) if "2" in run.stages else 0
+        used = {"train": int(gpus) if "1" in run.stages else 0, "finetune": stage2, "evaluate": 1 if run.stages else 0}
+        items.append({"run": text} | {step: str(min(int(gpus), most)) for step, most in used.items()})
+    return items
+
+
 def settings(
     preset: str,
     overrides: Sequence[str] = (),
@@ -208,14 +238,13 @@ def settings(
     published: str = "",
     published_preset: str = "",
     network: bool = True,
-) -> tuple[int, str, str, int, str, str, str]:
+) -> tuple[int, str, str, int, str, str]:
     """Resolve the presets with their overrides, and check arms, seeds and published models, before any work.
 
     Returns:
         The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
         `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; the arms whose text is selected, separated by
-        commas; and of the `gpus` of a training pod, how many the batch of stage 2 fills, and the one that other work
-        with a model takes, as strings.
+        commas; and of the `gpus` of a training pod, the one that other work with a model takes, as a string.
 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice; or a
@@ -223,7 +252,8 @@ def settings(
     """
     found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
-    theirs = [presets.resolve(preset_of(text, published_preset), _kept(given)) for text in found.further]
+    for text in found.further:
+        presets.resolve(preset_of(text, published_preset), _kept(given))
     runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
     runs += found.embeddings * len(found.models)
     chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
@@ -231,9 +261,7 @@ def settings(
     say(f"settings: preset {preset}, K={chosen}, {trained}")
     check_models(found)
     retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
-    stage2 = min(int(gpus), max(1, *(one.finetune.batch // ROWS for one in (resolved, *theirs))))
-    one = min(int(gpus), 1)
-    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(stage2), str(one)
+    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(min(int(gpus), 1))
 
 
 def _kept(overrides: Sequence[str]) -> list[str]:
@@ -264,11 +292,27 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
     return retrieve.top_k, retrieve.query, retrieve.share, " ".join(given), reasons
 
 
+NOTHING_RETRIEVED = "Nothing was retrieved: no passage has a word of the queries, or none passed the filters."
+
+
+def exported(hits: str, filters: Filters, root: str | None = None, *, required: bool = True) -> tuple[str, str]:
+    """Export hits. Returns the URI of the subset, or else, unless a subset is required, why there is none."""
+    try:
+        return export(hits, filters=filters, root=root), ""
+    except NothingLeft as error:
+        if required:
+            raise
+        say(f"warning: {error}")
+        return "", NOTHING_RETRIEVED
+
+
 def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:
     """Return a `Selection` as a string for each name, and for each seed of one that draws (both comma-separated).
 
-    `task` and `like` are those of `Selection`.
+    `task` and `like` are those of `Selection`; without `like`, there is no text but the task's own.
     """
+    if not like:
+        return [str(Selection(TASK_ONLY, task, ""))]
     index = Artifact.open(like, "subset").input("hits").input("index")
     passages, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
     chance = {name: draws(name, passages, vectors=vectors) for name in parse_arms(names).scratch}
@@ -341,9 +385,9 @@ def tokenize_runs(runs: Sequence[str], root: str | None) -> None:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds written as '0,1,2'. Raises InputError for one that is no number, or is given twice."""
+    """Return the seeds written as '0,1,2'. Raises InputError for one that torch cannot take, or given twice."""
     seeds = listed(text, "seeds")
     for seed in seeds:
-        if not seed.isdecimal():
-            raise InputError(f"seeds: '{seed}' is no whole number, 0 or greater; give them as '0,1,2'")
+        if not re.fullmatch("0|[1-9][0-9]{0,17}", seed):
+            raise InputError(f"seeds: '{seed}' is no whole number of at most 18 digits; give them as '0,1,2'")
     return [int(seed) for seed in seeds]

@@ -123,19 +123,23 @@ _NAT64 = ip_network("64:ff9b::/96")
 
 def check_url(url: str, setting: str) -> None:
     """Raise InputError unless the server at `url`, from the environment variable `setting`, may be used."""
-    parts = urlsplit(url)
-    host, shown = (parts.hostname or "").lower(), parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    if parts.scheme not in ("http", "https") or not host:
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower() if parts.scheme in ("http", "https") and parts.port != 0 else ""
+    except ValueError:  # brackets without an address, a port that is no number
+        host = ""
+    if not host:
+        shown = url if "://" in url else url.rpartition("@")[2]  # errors hide the password of a URL only
         raise InputError(f"{setting} is '{shown}'; expected https://host:port")
     found = _addresses(host)
     if any(address in network for address in found for network in FORBIDDEN):
         raise InputError(
-            f"{setting} is {shown}, a link-local address, where clouds serve credentials; name another server"
+            f"{setting} is {url}, a link-local address, where clouds serve credentials; name another server"
         )
     is_this_machine = bool(found) and all(address.is_loopback for address in found)
     if parts.scheme == "http" and not is_this_machine and host not in _listed(HTTP_HOSTS):
         raise InputError(
-            f"{setting} is {shown}: without TLS anybody on the network can read keys and data; give https://, or add "
+            f"{setting} is {url}: without TLS anybody on the network can read keys and data; give https://, or add "
             f"{host} to {HTTP_HOSTS} if you trust the network"
         )
 

@@ -123,10 +123,9 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
             confusion_matrix.log_roc_curve(*curve)
 
 
-def write_dataset_card(subset: str, path: str) -> str:
-    """Write `dataset_card` to the path of the pipeline's Markdown output. Returns the subset."""
-    Path(path).write_text(_spaced(dataset_card(subset)), encoding="utf-8")
-    return subset
+def write_dataset_card(subset: str, path: str, missing: str) -> None:
+    """Write `dataset_card`, or why there is no subset, to the path of the pipeline's Markdown output."""
+    Path(path).write_text(missing or _spaced(dataset_card(subset)), encoding="utf-8")
 
 
 def write_report(report: str, html: str, markdown: str, to_notebook: str = "") -> str:

@@ -33,8 +33,7 @@ def track(report: Artifact) -> None:
     address = os.environ.get(ADDRESS, "")
     if not address:
         return
-    scheme, colon, rest = address.partition(":")
-    user = rest.removeprefix("//").partition("/")[0].rpartition("@")[0]  # perhaps with a password
+    scheme, colon, _ = address.partition(":")
     folder = not colon or scheme == "file"
     again = f"the report is finished; repeat the command to log it, or unset {ADDRESS}"
     try:
@@ -47,7 +46,7 @@ def track(report: Artifact) -> None:
     except ImportError:
         say(f"warning: {ADDRESS} is set, but mlflow-skinny is missing: pip install 'tlm-kubeflow[mlflow]'; {again}")
     except Exception as error:  # whatever a client and a server may do
-        said = reason(error).replace(f"{user}@", "") if user else reason(error)
+        said = InputError(reason(error))  # which hides passwords
         say(f"warning: MLflow did not take the report ({said}); {again}")
 
 

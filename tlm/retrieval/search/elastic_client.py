@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from elastic_transport import ConnectionError as NoConnection
 from elastic_transport import TlsError, TransportError
@@ -56,6 +55,7 @@ def connect(*, at_once: bool = False) -> Elasticsearch:
     url = os.environ.get(URL, "")
     if not url:
         raise InputError(f"{URL} is not set; set it to the address of Elasticsearch, such as http://localhost:9200")
+    check_url(url, URL)
     options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}}
     if key := _file(API_KEY_FILE, "api-key"):
         options["api_key"] = _key(key)
@@ -65,8 +65,7 @@ def connect(*, at_once: bool = False) -> Elasticsearch:
         # The client's own retries have no pause after a 429 or 503
         client = Elasticsearch(url, request_timeout=REQUEST_SECONDS, max_retries=0, **options)
     except ValueError as error:
-        raise InputError(f"{URL} is {_shown()}: {error}") from None
-    check_url(url, URL)
+        raise InputError(f"{URL} is {url}: {error}") from None
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)  # its warnings are about failures that we handle
     patiently(_meet, client, waits=in_pod() and not at_once)
     return client
@@ -94,18 +93,18 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
         client.indices.exists(index="tlm-none")
     except TlsError as error:
         cure = _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
-        raise InputError(f"{URL} is {_shown()}, but TLS fails there ({_cause(error)}); {cure}") from None
+        raise InputError(f"{URL} is {os.environ.get(URL)}, but TLS fails there ({_cause(error)}); {cure}") from None
     except NoConnection as error:
         if waits:
             raise
         why = f"nothing answers there ({_cause(error)})"
-        raise InputError(f"{URL} is {_shown()}, but {why}; start Elasticsearch or correct it") from None
+        raise InputError(f"{URL} is {os.environ.get(URL)}, but {why}; start Elasticsearch or correct it") from None
     except ApiError as error:
         genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
         if genuine or error.status_code in BUSY | {401, 403}:  # these come without the header
             raise
         other = f"but what answers there ({error.status_code}) is not Elasticsearch"
-        raise InputError(f"{URL} is {_shown()}, {other}") from None
+        raise InputError(f"{URL} is {os.environ.get(URL)}, {other}") from None
 
 
 def version(client: Elasticsearch) -> str:
@@ -172,15 +171,16 @@ def _pause(attempt: int) -> None:
 def _explained(error: ApiError | TransportError) -> InputError | Interrupted:
     """Return what the client raised as one sentence."""
     if isinstance(error, TransportError):
-        return Interrupted(f"Elasticsearch at {_shown()} went away ({_cause(error)}); repeat the command to go on")
+        gone = f"Elasticsearch at {os.environ.get(URL)} went away ({_cause(error)})"
+        return Interrupted(f"{gone}; repeat the command to go on")
     if isinstance(error, UnsupportedProductError):
-        return InputError(f"{URL} is {_shown()}, but what answers there is not Elasticsearch")
+        return InputError(f"{URL} is {os.environ.get(URL)}, but what answers there is not Elasticsearch")
     return refusal(error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason")
 
 
 def refusal(status: int, why: str) -> InputError | Interrupted:
     """Make the error for an HTTP status, of a request or of one item of it, that is not a success."""
-    where = f"Elasticsearch at {_shown()}"
+    where = f"Elasticsearch at {os.environ.get(URL)}"
     if status == 401:
         cure = _cure(f"write a valid API key to the file that {API_KEY_FILE} names", "api-key")
         return InputError(f"{where} does not accept our credentials ({why}); {cure}")
@@ -238,12 +238,6 @@ def _key(file: Path) -> str:
     if not _KEY.fullmatch(key):
         raise InputError(f"{file} holds no API key; expected the key's 'encoded' form, one line of base64")
     return key.decode()
-
-
-def _shown() -> str:
-    """The server's URL without its password."""
-    url = urlsplit(os.environ.get(URL, ""))
-    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
 
 
 def _cause(error: TransportError) -> str:

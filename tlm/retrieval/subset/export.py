@@ -24,7 +24,7 @@ from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import BadRow, Record, Rejects, text_of
 from tlm.data.registry import subset_address
-from tlm.errors import InputError
+from tlm.errors import NothingLeft
 from tlm.progress import say, track
 from tlm.retrieval.retrieve import RERANKED, RETRIEVED, retrieve
 from tlm.retrieval.subset import judge
@@ -57,7 +57,7 @@ def export(hits: str, *, filters: Filters = Filters(), root: str | None = None) 
         others are counted as "surplus".
 
     Raises:
-        InputError: a setting is out of range, there are no hits, or the filters leave nothing.
+        InputError: a setting is out of range; NothingLeft: there are no hits, or the filters leave nothing.
     """
     source = Artifact.open(hits, "hits")
     # the hits alone do not decide the subset: a changed test text leaves them as they are, but changes what is removed
@@ -74,7 +74,7 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
         ranked = track(read_hits(path, "doc", "rank", "score"), "grouping hits", unit="portions")
         candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), *by_document(ranked))
         if not len(candidates):
-            raise InputError(
+            raise NothingLeft(
                 f"{hits.uri} holds no hit: no passage has a word of the queries; use a corpus in the language of the "
                 "task, or another query"
             )

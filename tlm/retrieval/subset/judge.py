@@ -15,7 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.overlap import AT_ONCE, OverlapFinder, TokenLists, Vocabulary
 from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples
-from tlm.errors import InputError
+from tlm.errors import NothingLeft
 from tlm.progress import say, track
 from tlm.retrieval.subset.duplicates import find_near_duplicates
 from tlm.settings.options import MIN_TOKENS, Filters
@@ -120,7 +120,7 @@ def judge(
         like: How many to keep at most; None for all.
 
     Raises:
-        InputError: nothing is left.
+        NothingLeft: nothing is left.
     """
     verdicts = Verdicts(candidates, np.zeros(len(candidates), np.int8))
     verdicts.remove(repeats, NEAR_DUPLICATE, ["the same text as an earlier passage"] * len(repeats))
@@ -134,7 +134,7 @@ def judge(
         counts = Counter(REASONS[reason] for reason in verdicts.reason.tolist())
         removed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
         total = f"{len(candidates):,} passages of {candidates.source}"
-        raise InputError(f"the filters leave none of the {total} ({removed})")
+        raise NothingLeft(f"the filters leave none of the {total} ({removed})")
     return verdicts
 
 

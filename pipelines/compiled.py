@@ -154,6 +154,13 @@ def read_mapping(file: Path, expected: str) -> dict[Any, Any]:
         raise InputError(f"{file}: cannot be read ({error}); expected {expected}") from None
     if not isinstance(values, dict):
         raise InputError(f"{file}: expected {expected}, found {with_article(type(values).__name__)}")
+    mapping: Any = yaml.compose(file.read_text(encoding="utf-8"), yaml.SafeLoader)
+    seen = set()
+    for key, _ in mapping.value:
+        if key.value in seen:  # of which YAML takes the last one without a word
+            place = f"{file}, line {key.start_mark.line + 1}"
+            raise InputError(f"{place}: '{key.value}' for the second time; keep one line")
+        seen.add(key.value)
     return values
 
 

@@ -49,6 +49,12 @@ def test_a_wrong_line_in_a_file_of_parameters_is_one_sentence_with_the_file(
     assert refused(read_parameters, file, [], of_this_code("tlm")).startswith(f"{file}: parameter {said}")
 
 
+def test_a_parameter_that_a_file_gives_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    (file := tmp_path / "my.yaml").write_text("run_seeds: '0'\ncorpus_paths: a.txt\n# more\nrun_seeds: '1'\n")
+    said = refused(read_parameters, file, [], of_this_code("tlm"))
+    assert said == f"{file}, line 4: 'run_seeds' for the second time; keep one line"
+
+
 def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

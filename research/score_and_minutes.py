@@ -13,7 +13,7 @@ from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED
 from tlm.evaluation.pages.plots import STYLE, svg
 
 TICKS = {10: "10 s", 30: "30 s", 60: "1 min", 120: "2", 300: "5", 600: "10", 1800: "30", 3600: "1 h", 7200: "2"}
-NEAR, APART = 2.8, 0.045  # names at times within this factor differ by this share of the height
+NEAR, APART = 6.5, 0.045  # names at times within this factor differ by this share of the height
 Row = dict[str, Any]  # task, arm, seed, test, cpu_seconds
 
 

@@ -73,17 +73,19 @@ def test_the_components_of_both_arms_filter_as_they_are_told(
         "counts": dsl.Metrics(uri=str(tmp_path / "counts")),
         "dataset_card": dsl.Markdown(uri=str(tmp_path / "card.md")),
     }
-    arms = data.export.python_func(made.hits, made.task, "bm25, random,task-only", "0", **switches, **outputs)
+    chosen = {"arms": "bm25, random,task-only", "seeds": "0", "network": True}
+    arms, missing = data.export.python_func(made.hits, made.task, **chosen, **switches, **outputs)
+    assert missing == ""
     assert bool(outputs["counts"].metadata["overlaps test"]) == overlap
     assert "passages (bm25)" in (tmp_path / "card.md").read_text(encoding="utf-8")
     counts = [dsl.Metrics(uri=str(tmp_path / f"counts-{number}")) for number in range(3)]
-    chosen = [data.select.python_func(arm, **switches, counts=one) for arm, one in zip(arms, counts, strict=True)]
-    (bm25, _), (random, _), (nothing, _) = chosen
+    made_of = [data.select.python_func(arm, **switches, counts=one) for arm, one in zip(arms, counts, strict=True)]
+    (bm25, _), (random, _), (nothing, _) = made_of
     for subset, arm in ((bm25, "bm25"), (random, "random")):
         assert Artifact.open(subset).details["arm"] == arm
         assert removed(subset) == expected(near_duplicates, overlap)
     assert nothing == ""
-    assert [Artifact.open(scored).details["arm"] for _, scored in chosen] == [
+    assert [Artifact.open(scored).details["arm"] for _, scored in made_of] == [
         "static-bm25", "static-random", "static-task-only",
     ]  # fmt: skip
 

@@ -146,15 +146,16 @@ def read_mapping(file: Path, expected: str) -> dict[Any, Any]:
     """Return the mapping in `file`; `expected` says in errors what it should contain, and how to get one.
 
     Raises:
-        InputError: The file cannot be read, is no YAML, or holds something else than a mapping.
+        InputError: The file cannot be read, is no YAML, holds something else than a mapping, or has a key twice.
     """
     try:
-        values = _read_yaml(file.read_text(encoding="utf-8"), str(file))
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read ({error}); expected {expected}") from None
+    values = _read_yaml(text, str(file))
     if not isinstance(values, dict):
         raise InputError(f"{file}: expected {expected}, found {with_article(type(values).__name__)}")
-    mapping: Any = yaml.compose(file.read_text(encoding="utf-8"), yaml.SafeLoader)
+    mapping: Any = yaml.compose(text, yaml.SafeLoader)
     seen = set()
     for key, _ in mapping.value:
         if key.value in seen:  # of which YAML takes the last one without a word

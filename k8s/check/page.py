@@ -232,8 +232,8 @@ class Walk:
             found = self.expect(selector, f"the page shows no {content} for {of}")
             if content == "page":
                 self.expect(found.content_frame.locator("h1"), f"{of} is a page without a heading")
-            if content == "numbers" and not self.numbers(found, output):
-                raise Absent(f"{of} has no numbers")
+            if content == "numbers":
+                self.numbers(found, output)
         self.picture(output.picture)
         if (banner := self.page.get_by_text(re.compile("^Error"))).count():
             raise Absent(f"the page says of {of}: {banner.first.inner_text()}")
@@ -241,17 +241,15 @@ class Walk:
             self.whole(output)
         self.page.keyboard.press("Escape")
 
-    def numbers(self, shown: Locator, output: Output) -> bool:
-        """Whether numbers are shown; the cost of a run that trains nothing has none, and says so on stderr."""
-        found = shown.get_by_text(re.compile(r"^\s*-?[0-9]")).first
+    def numbers(self, shown: Locator, output: Output) -> None:
+        """Fail if no numbers are shown, except for the cost of a run that trains nothing, which has none."""
         try:
-            found.wait_for(timeout=PATIENCE * 1000)
+            shown.get_by_text(re.compile(r"^\s*-?[0-9]")).first.wait_for(timeout=PATIENCE * 1000)
         except Error:
-            if output.name == "cost":
-                self.trained = False
-                print(f"{output.step} trained nothing, as for embeddings: its cost is empty", file=sys.stderr)
-            return output.name == "cost"
-        return True
+            if output.name != "cost":
+                raise Absent(f"{output.name} of {output.step} has no numbers") from None
+            self.trained = False
+            print(f"{output.step} trained nothing, as for embeddings: its cost is empty", file=sys.stderr)
 
     def model(self, output: Output) -> None:
         """Follow the name of a model to its own page, which says where the model is."""

@@ -252,7 +252,7 @@ def settings(
     """
     found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
-    for text in found.further:
+    for text in found.further:  # so that wrong settings of published models are refused here, too
         presets.resolve(preset_of(text, published_preset), _kept(given))
     runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
     runs += found.embeddings * len(found.models)
@@ -385,7 +385,7 @@ def tokenize_runs(runs: Sequence[str], root: str | None) -> None:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds written as '0,1,2'. Raises InputError for one that torch cannot take, or given twice."""
+    """Return the seeds written as '0,1,2'. Raises InputError for one that torch cannot take or that is given twice."""
     seeds = listed(text, "seeds")
     for seed in seeds:
         if not re.fullmatch("0|[1-9][0-9]{0,17}", seed):

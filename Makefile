@@ -48,7 +48,7 @@ help:  ## Show this help
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo 'PYTHON  the Python for $(VENV): 3.11, 3.12 or 3.13, with venv (Debian: apt-get install python3-venv)'
+	@echo 'PYTHON  the Python for $(VENV): 3.11 to 3.14, with venv (Debian: apt-get install python3-venv)'
 	@echo "TORCH   cpu installs torch from PyTorch's CPU index, a third of the download; not tested by us"
 	@echo 'ARGS    passed on, as in: make test ARGS="tests/unit -k store", make lock ARGS=--upgrade'
 	@echo
@@ -145,8 +145,8 @@ $(VENV)/light: requirements-light.txt pyproject.toml
 	@touch $@
 
 define create
-@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2> /dev/null || \
-	{ echo '$(PYTHON) is not Python 3.11, 3.12 or 3.13; choose one: make PYTHON=python3.12 ...' >&2; exit 1; }
+@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2> /dev/null || \
+	{ echo '$(PYTHON) is not Python 3.11 to 3.14; choose one: make PYTHON=python3.12 ...' >&2; exit 1; }
 @$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
 	{ echo '$(PYTHON) has no venv module; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 @echo 'Creating $(VENV): this takes a minute or more, once.'

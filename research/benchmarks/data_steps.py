@@ -67,7 +67,7 @@ def load(file: str, root: str) -> Cost:
 
 def floor(file: str) -> Cost:
     """The work of any loader: decompress, parse, normalise to NFC, and hash each text."""
-    from backports import zstd
+    from tlm.data.reading import zstd
 
     seen, lines = set(), 0
     with Stopwatch() as watch, zstd.ZstdFile(file) as packed:

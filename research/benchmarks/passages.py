@@ -64,7 +64,7 @@ def queries(kind: str, quick: bool, number: int = 0) -> list[str]:
 
 def lines_file(lines: int, quick: bool) -> Path:
     """The same passages as JSON lines, compressed: input of `load-corpus`. One line in ten stands twice."""
-    from backports import zstd
+    from tlm.data.reading import zstd
 
     source = corpus(lines - lines // 11, quick)
     path = source.with_name(f"{source.stem}.jsonl.zst")
@@ -84,7 +84,7 @@ def _base(quick: bool) -> pa.Array:
     if given is None:
         with gzip.open(demo_files(quick) / "corpus.jsonl.gz", "rt", encoding="utf-8") as file:
             return pa.array([json.loads(line)["text"] for line in file], pa.string())
-    from backports import zstd
+    from tlm.data.reading import zstd
 
     with zstd.open(given / "mixed-corpus.jsonl.zst", "rt", encoding="utf-8") as stream:
         return pa.array([json.loads(line)["text"] for line in stream], pa.string())

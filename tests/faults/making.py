@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from backports import zstd
+
+from tlm.data.reading import zstd
 
 Row = tuple[Any, ...]
 

@@ -17,11 +17,11 @@ from urllib.parse import quote
 import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
-from backports import zstd
 
 from tests.faults.row import HOME
 from tests.servers import servers
 from tests.tiny import write_tiny
+from tlm.data.reading import zstd
 
 BUCKET, NOBODY, ELASTICSEARCH = "tlm-planted", "http://127.0.0.1:1", "TLM_ELASTICSEARCH_URL"
 SECRETS = {

@@ -4,12 +4,12 @@ import contextlib
 import gzip
 import json
 
-from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.faults.properties import READABLE, manifest, parquet_of, querying, reading
 from tlm.artifacts.artifact import FileEntry, Manifest, content_digest
+from tlm.data.reading import zstd
 
 PIECES = st.sampled_from(
     [b'{"text": "a"}', b'{"text": ', b"text", b",", b"\t", b'"', b"\n", b"\r", b"\r\n", b"\0", b"\xff", b"\xef\xbb\xbf",

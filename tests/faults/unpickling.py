@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from backports import zstd
+from tlm.data.reading import zstd
 
 MODULES = {"pickle", "_pickle", "cloudpickle", "joblib", "dill", "shelve", "marshal", "jsonpickle"}
 HARMLESS_IMPORTS = {

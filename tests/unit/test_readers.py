@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from backports import zstd
 
+from tlm.data.reading import zstd
 from tlm.data.reading.files import raw_files
 from tlm.data.reading.readers import read
 from tlm.data.reading.records import Record, Reject

@@ -376,8 +376,8 @@ def test_bytes_that_wait_are_limited_too(models, start) -> None:
 
 def test_many_large_requests_take_little_memory_and_health_is_answered(models, start) -> None:
     server = start(models["onnx"])
-    body, codes = {"instances": ["the tide of a ship " * 52_000]}, list[int]()
-    clients = at_once(80, lambda _: codes.append(server.ask("/v1/models/model:predict", body)[0]))
+    body, codes = json.dumps({"instances": ["the tide of a ship " * 52_000]}).encode(), list[int]()
+    clients = at_once(80, lambda _: codes.append(server.ask("/v1/models/model:predict", raw=body)[0]))
     pending = []
     while any(one.is_alive() for one in clients):
         assert server.ask("/v2/health/live")[0] == 200

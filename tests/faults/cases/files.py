@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-from backports import zstd
 
 from tests.faults.case import Case, Content
 from tests.faults.making import lines, objects, parquet, squeezed, table, task
+from tlm.data.reading import zstd
 
 ROWS = lines(*(f"{number} {number * 7919}" for number in range(5000))).encode()
 WHOLE = parquet({"text": ["a", "b"] * 500})

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 import atheris
-from backports import zstd
+
+from tlm.data.reading import zstd
 
 with atheris.instrument_imports(include=["tlm", "csv", "json"]):
     from tests.faults import properties

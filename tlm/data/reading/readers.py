@@ -30,8 +30,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from backports import zstd
 
+from tlm.data.reading import zstd
 from tlm.data.reading.files import RawFile
 from tlm.data.reading.records import (
     LONGEST_LINE,

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from backports import zstd
 
 from tlm.artifacts.produce import Draft
+from tlm.data.reading import zstd
 from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
 from tlm.errors import InputError

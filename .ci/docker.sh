@@ -1,7 +1,7 @@
 # For .ci/run: install Docker if needed, then build a base image and ours. Needs as_root and apt_install.
 # shellcheck shell=bash
 
-BASE_SUITE=bookworm
+BASE_SUITE=trixie  # Python 3.13, as on the default base image
 
 # install_docker: make sure a Docker daemon runs; one that we start ends with this script
 install_docker() {

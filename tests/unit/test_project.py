@@ -41,6 +41,7 @@ HEAVY = ("torch", "transformers", "datasets", "sklearn", "elasticsearch", "boto3
 
 # What comes with, and moves with, a package that is declared.
 PART_OF = {
+    "backports": "backports.zstd",  # installed before Python 3.14 only
     "botocore": "boto3",
     "cyclonedx": "cyclonedx-python-lib",
     "elastic_transport": "elasticsearch",

@@ -79,7 +79,7 @@ def test_only_a_baseline(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     files = reported(tmp_path, [baseline(world.task, root=str(tmp_path))])
     is_safe(files["html"])
-    assert "Only the baseline was scored" in files["md"]
+    assert "Only the linear model was scored" in files["md"]
 
 
 def test_regression(tmp_path: Path) -> None:

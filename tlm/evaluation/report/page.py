@@ -255,6 +255,8 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
     )
     if task["problem"] == SEVERAL:
         note += " All dev scores are, because thresholds of labels are fitted on dev, too."
+    if not task["classes"]:
+        note += " Errors are in the unit of the labels; lower is better."
     if losses:
         note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
     return by_arm(groups, columns, note=note, strong=best)
@@ -281,7 +283,8 @@ def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], b
         figures.append(Figure("Masked-LM loss on unseen text", loss))
     dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
     marked = f" Bold: the model to use.{dashed}" if best else dashed
-    note = Text(f"Stroke: mean. Band: 95 % interval (for losses, over seeds only).{marked}", "small")
+    over = " (for losses, over seeds only)" if losses else ""
+    note = Text(f"Stroke: mean. Band: 95 % interval{over}.{marked}", "small")
     return Drawn((*figures, note))
 
 

@@ -139,7 +139,7 @@ def test_html_names_rows_and_columns_and_marks_what_stands_out() -> None:
     assert '<th scope="rowgroup" colspan="2">Once</th>' in page
     assert '<th scope="col" class="left">arm</th><th scope="col">n</th>' in page
     dot = '<span class="chip" style="--tone: var(--bm25)"></span>'
-    assert f'<tr class="strong"><th scope="row">{dot}bm25</th><td>1</td></tr>' in page
+    assert f'<tr class="strong"><th scope="row"><bdi>{dot}bm25</bdi></th><td>1</td></tr>' in page
     assert '<p class="small">note</p>' in page
 
 
@@ -206,6 +206,8 @@ def contrast(first: str, second: str) -> float:
 
 def test_texts_from_outside_have_no_language_and_a_direction_of_their_own() -> None:
     assert '<span class="theirs" lang="" dir="auto">שלום</span>' in html("t", [Text(Quote.of("שלום"))])
+    names = Text((Span("ספר"), " 8, ", Span("סיפור"), " 7"))
+    assert "<p><bdi>ספר</bdi> 8, <bdi>סיפור</bdi> 7</p>" in html("t", [names])
 
 
 def test_a_narrow_terminal_loses_nothing_of_a_table_and_shows_folded_ones(monkeypatch) -> None:

@@ -13,7 +13,7 @@ from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
 
 STYLES = Path(__file__).with_name("page.css")
-TAGS = {"bold": "strong", "code": "code", "label": 'span class="label"', "small": 'span class="small"'}
+TAGS = {"name": "bdi", "bold": "strong", "code": "code", "label": 'span class="label"', "small": 'span class="small"'}
 KINDS = {"number": "", "left": "left", "words": "left words"}
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 

@@ -203,9 +203,10 @@ def run_pipeline(
         kfp_local.init(runner=runner, pipeline_root=str(outputs))
         report = _run_pipeline(pipeline, values)
     artifact = Artifact.open(report, "report")
-    headline, results, *_ = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
+    headline, results, *others = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages
-    sys.stdout.write(f"\n{headline}\n## {results}\n")
+    shown = [headline, results, *(one for one in others if one.startswith("Checks\n"))]
+    sys.stdout.write("\n" + "\n## ".join(shown) + "\n")
     with suppress(InputError):  # a report on several tasks, or on imported predictions
         sys.stdout.write(f"Model: {trained(report).uri}\n")
     sys.stdout.write(f"Report: {artifact.path('report.html')}\n{report}\n")

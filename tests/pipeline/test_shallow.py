@@ -47,6 +47,7 @@ def test_the_light_installation_goes_from_files_to_a_report(run_module: Callable
     told = json.loads(report.path("report.json").read_text())
     (model,) = (line.removeprefix("Model: ") for line in done.stdout.splitlines() if line.startswith("Model: "))
     assert Artifact.open(model).manifest.kind == "model"
+    assert "\n## Checks\n\n- `TLM003` warning: dev has 18 examples" in done.stdout
     rows = [(group["kind"], group["text"]) for group in told["groups"]]
     assert sorted(rows) == sorted(
         [("linear", ""), *(("static", text) for text in ARMS), *(("static + linear", text) for text in ARMS)]

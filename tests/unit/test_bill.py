@@ -248,3 +248,4 @@ def test_a_linear_model_alone_has_its_training_and_its_speed(tmp_path: Path) -> 
     assert [one["part"] for one in bill["spent"]] == ["training"]
     assert bill["predictions"][0]["texts_per_cpu_second"] > 0
     assert "CO₂e" not in files["html"]  # no grid intensity is given
+    assert "one text, ms | 99th percentile, ms |" in files["md"]

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from research.studies import listed
 from tests.toy_reports import HOSTILE
 from tlm.evaluation.pages.blocks import (
+    COLOURS,
     Block,
     Card,
     Column,
@@ -30,7 +31,7 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.plain import markdown, terminal
-from tlm.evaluation.pages.render import html
+from tlm.evaluation.pages.render import STYLES, html
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled, visible
 
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(), st.text("\\|`<>&\"'*_[]#-+=.1 \nab", max_size=20))
@@ -97,7 +98,10 @@ def test_any_text_comes_out_of_a_browser_as_it_went_in(line, text):
     for piece in [text] if not isinstance(line, tuple) else [text, *line]:
         words = piece if isinstance(piece, str) else piece.text
         assert page.text.count(shown(words)) >= 2
-    assert f"{shown(text)}: the numbers are in the tables" in page.values
+    assert f"{shown(text)}: the numbers are in the tables, or in the JSON file of this page" in page.values
+    assert page.tags.count("main") == 1
+    named = [value for value in page.values if value.startswith("Table: ")]
+    assert len(named) == page.values.count("0") == page.tags.count("table"), "a keyboard can scroll each table"
 
 
 @settings(max_examples=150, deadline=None)
@@ -135,7 +139,7 @@ def test_html_names_rows_and_columns_and_marks_what_stands_out() -> None:
     assert '<th scope="rowgroup" colspan="2">Once</th>' in page
     assert '<th scope="col" class="left">arm</th><th scope="col">n</th>' in page
     dot = '<span class="chip" style="--tone: var(--bm25)"></span>'
-    assert f'<tr class="strong"><th scope="row">{dot}bm25</th><td>1</td></tr>' in page
+    assert f'<tr class="strong"><th scope="row"><bdi>{dot}bm25</bdi></th><td>1</td></tr>' in page
     assert '<p class="small">note</p>' in page
 
 
@@ -166,3 +170,50 @@ def test_spaces_around_names_stay() -> None:
     assert "\x1b[4mc\x1b[0md" in terminal([Text(line)], styled=True)
     assert listed(["a", ("b", "c")]) == ("a", ", ", "b", "c")
     assert visible("a  b") == "a b"
+
+
+def test_text_is_as_dark_as_people_with_weak_eyes_need() -> None:
+    css = STYLES.read_text(encoding="utf-8")
+    assert "opacity" not in css
+    (share,) = re.findall(r"var\(--tone\) calc\(var\(--share\) \* (\d+)%\)", css)
+    papers = re.findall(r"--paper: (#\w+); --raised: (#\w+)", css)
+    for mode, (paper, raised) in zip((1, 2), papers, strict=True):
+        tones = {role: colours[mode] for role, colours in COLOURS.items()}
+        assert min(contrast(tones["muted"], under) for under in (paper, raised)) >= 4.5
+        for role in tones.keys() - {"ink", "muted", "rule"}:
+            assert contrast(tones["ink"], mixed(tones[role], paper, int(share) / 100)) >= 4.5, (role, mode)
+            assert contrast(tones[role], paper) >= 3
+
+
+def channels(colour: str) -> list[int]:
+    return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+
+
+def mixed(colour: str, under: str, share: float) -> str:
+    pairs = zip(channels(colour), channels(under), strict=True)
+    return "#" + "".join(f"{round(share * own + (1 - share) * other):02x}" for own, other in pairs)
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast of two colours as WCAG 2.2 computes it."""
+    light = []
+    for colour in (first, second):
+        parts = [one / 255 for one in channels(colour)]
+        linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+        light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
+    return max(light) / min(light)
+
+
+def test_texts_from_outside_have_no_language_and_a_direction_of_their_own() -> None:
+    assert '<span class="theirs" lang="" dir="auto">שלום</span>' in html("t", [Text(Quote.of("שלום"))])
+    names = Text((Span("ספר"), " 8, ", Span("סיפור"), " 7"))
+    assert "<p><bdi>ספר</bdi> 8, <bdi>סיפור</bdi> 7</p>" in html("t", [names])
+
+
+def test_a_narrow_terminal_loses_nothing_of_a_table_and_shows_folded_ones(monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    rows: list[Row] = [("train.jsonl:27", "some words", "27")]
+    told = terminal([Details("More", (Table(["id", Column("text", "words"), "n"], rows),))], styled=False)
+    columns = [cells for cells in (line.split("│")[1:-1] for line in told.splitlines()) if cells]
+    whole = ["".join(parts).replace(" ", "") for parts in zip(*columns, strict=True)]
+    assert whole == ["train.jsonl:27", "somewords", "27"]

@@ -6,7 +6,8 @@ import pytest
 from tests.toy_reports import LABELS, toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.evaluation.report.preview import preview, sampled
+from tlm.evaluation.pages.plain import markdown
+from tlm.evaluation.report.preview import preview, sampled, section
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,15 @@ def test_random_passages_have_no_askers(world):
         text = preview(uri, passages=4)
         assert "**Example**" not in text
         assert text.count("\n- ") == 4
+
+
+def test_a_page_names_askers_only_where_there_are_some_and_says_that_one_has_no_label() -> None:
+    asker = {"id": "t:1", "text": "a text", "label": ""}
+    passage = {"doc": 7, "pieces": [("words", False)], "asker": None, "rank": None, "score": None, "queries": 0}
+    asked = passage | {"asker": asker, "rank": 1, "score": 2.0, "queries": 1}
+    for one, said in ((passage, 0), (asked, 1)):
+        told = markdown(section([{"arm": "dsir", "total": 9, "passages": [one], "missing": ""}]))
+        assert (told.count("whose query found it"), told.count("`no label`")) == (said, said)
 
 
 def test_regression_is_shown_by_ranges(tmp_path):

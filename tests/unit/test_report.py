@@ -79,7 +79,8 @@ def test_only_a_baseline(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     files = reported(tmp_path, [baseline(world.task, root=str(tmp_path))])
     is_safe(files["html"])
-    assert "Only the baseline was scored" in files["md"]
+    assert "Only the linear model was scored" in files["md"]
+    assert "Band: 95 % interval." in files["html"], "there is no loss to speak of"
 
 
 def test_regression(tmp_path: Path) -> None:
@@ -93,6 +94,7 @@ def test_regression(tmp_path: Path) -> None:
     errors = [read_json(Artifact.open(uri), "metrics.json")["splits"]["test"]["rmse"] for uri in runs]
     for form in ("html", "md"):
         assert "root mean squared error, test" in files[form]
+        assert "Errors are in the unit of the labels; lower is better." in files[form]
         assert re.search(rf"\b0\.[1-9]\d\d ± {np.std(errors, ddof=1):.3f}", files[form])
         assert in_units(spread(errors)) in files[form]
 

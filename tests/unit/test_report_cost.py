@@ -150,4 +150,4 @@ def test_the_distance_to_the_paper_is_by_the_paper_s_rule(tmp_path: Path) -> Non
     assert ours != group["cost"]["flops"]["mean"], "the test tells nothing"
     (sentence,) = (one for one in told["findings"] if "small scale" in one)
     assert f"{power(ours)} FLOPs" in sentence
-    assert f"1/{power(2.74e18 / ours)} of its small scale" in sentence
+    assert f"The paper’s small scale cost {power(2.74e18 / ours)} times as much" in sentence

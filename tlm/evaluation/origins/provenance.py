@@ -152,7 +152,7 @@ def _sentences(corpus: dict[str, Any]) -> Iterator[str]:
     names, licences = ({row[field] for row in rows} - {""} for field in ("source", "license"))
     unknown = sum(row["passages"] for row in rows if not row["license"])
     yield f"Passages in the corpus: {corpus['passages']:,}; sources: {len(names):,}; licences: {len(licences):,}."
-    yield f"Passages without a licence: {unknown:,}. `load-corpus --license-field` names the field that has it."
+    yield f"Passages without a licence: {unknown:,}. load-corpus --license-field names the field that has it."
     yield from (f"Passages in the subset {one['arm']}: {one['passages']:,}." for one in corpus["subsets"])
 
 

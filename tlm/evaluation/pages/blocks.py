@@ -138,7 +138,7 @@ class Figure:
     @property
     def alt(self) -> str:
         """The text for readers who cannot see the figure."""
-        return f"{self.caption}: the numbers are in the tables"
+        return f"{self.caption}: the numbers are in the tables, or in the JSON file of this page"
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,11 @@ def opening(kicker: str, title: Line, facts: Line, findings: Sequence[str], note
 def inlines(line: Line) -> tuple[Inline, ...]:
     """The pieces of a line."""
     return line if isinstance(line, tuple) else (line,)
+
+
+def words(line: Line) -> str:
+    """A line as plain text."""
+    return "".join(one if isinstance(one, str) else one.text for one in inlines(line))
 
 
 INK, MUTED, RULE = "#010203", "#040506", "#070809"

@@ -97,18 +97,24 @@ def terminal(blocks: Iterable[page.Block], *, styled: bool | None = None) -> str
     colours = {"force_terminal": True, "color_system": "standard"} if styled else {}
     console = Console(highlight=False, no_color=styled is False, **colours)  # type: ignore[arg-type]
     with console.capture() as captured:
-        for block in blocks:
-            if isinstance(block, page.Table | page.Matrix):
-                console.print(_grid(block))
-            for text in _texts(block):
-                console.print(text, soft_wrap=True)
+        _print(console, blocks)
     return captured.get()
+
+
+def _print(console: Console, blocks: Iterable[page.Block]) -> None:
+    for block in blocks:
+        if isinstance(block, page.Table | page.Matrix):
+            console.print(_grid(block))
+        for text in _texts(block):
+            console.print(text, soft_wrap=True)
+        if isinstance(block, page.Details):
+            _print(console, block.blocks)
 
 
 def _grid(block: page.Table | page.Matrix) -> Table:
     grid, table = Table(), block.table
     for column in table.whole_columns:
-        grid.add_column(_styled(column.name), justify="right" if column.kind == "number" else "left")
+        grid.add_column(_styled(column.name), justify="right" if column.kind == "number" else "left", overflow="fold")
     for row in table.rows:
         grid.add_row(*map(_styled, row))
     return grid
@@ -129,7 +135,6 @@ def _texts(block: page.Block) -> Iterator[Text]:
             yield from (_styled("  ", line) for line in _card(block))
         case page.Details():
             yield _styled(block.summary)
-            yield from (text for inner in block.blocks for text in _texts(inner))
 
 
 def _styled(*lines: page.Line, style: str = "") -> Text:

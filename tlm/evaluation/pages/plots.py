@@ -90,7 +90,7 @@ def coverage(found: dict[str, Any], role: str) -> str:
         axes.plot(*zip(*dots, strict=True), "o", color=tone, markersize=4, markeredgewidth=0)
     axes.legend(frameon=False, fontsize=9, labelcolor=MUTED)
     axes.set_xlabel("texts answered, %")
-    axes.set_ylabel("accuracy of these")
+    axes.set(ylabel="accuracy of these, %", ylim=(None, min(axes.get_ylim()[1], 100.5)))
     return svg(figure)
 
 
@@ -98,7 +98,7 @@ def coverage(found: dict[str, Any], role: str) -> str:
 def scatter(gold: Sequence[float], predicted: Sequence[float], role: str) -> str:
     """Predicted against gold values of a regression task, with the line of equality."""
     figure, [axes] = panels(4.2, 3.6)
-    axes.axline((float(gold[0]), float(gold[0])), slope=1, color=RULE, linewidth=1.2)
+    axes.axline((float(gold[0]), float(gold[0])), slope=1, color=MUTED, linewidth=1.2)
     axes.plot(gold, predicted, "o", color=COLOURS[role][0], markersize=3.5, alpha=0.5, markeredgewidth=0)
     axes.set_xlabel("gold")
     axes.set_ylabel("predicted")

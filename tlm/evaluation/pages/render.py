@@ -13,7 +13,7 @@ from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
 
 STYLES = Path(__file__).with_name("page.css")
-TAGS = {"bold": "strong", "code": "code", "label": 'span class="label"', "small": 'span class="small"'}
+TAGS = {"name": "bdi", "bold": "strong", "code": "code", "label": 'span class="label"', "small": 'span class="small"'}
 KINDS = {"number": "", "left": "left", "words": "left words"}
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -49,9 +49,9 @@ def html(title: str, blocks: Iterable[page.Block]) -> str:
 @media (prefers-color-scheme: dark) {{ :root {{ {page.css_colours(2)} }} }}
 {STYLES.read_text(encoding="utf-8")}</style>
 </head>
-<body>
+<body><main>
 {_all(blocks)}
-</body>
+</main></body>
 </html>
 """
 
@@ -109,7 +109,8 @@ def _table(table: page.Table) -> str:
     body = (f"<tr{_class(style)}>{cells}</tr>\n" for style, cells in _rows(table))
     note = f'\n<p class="small">{_line(table.note)}</p>' if table.note else ""
     whole = f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>"
-    return f'<div class="wide"><table>\n{whole}\n</table></div>{note}'
+    names = ", ".join(filter(None, (page.words(column.name) for column in columns)))
+    return f'<div class="wide" {_reachable(names)}><table>\n{whole}\n</table></div>{note}'
 
 
 def _rows(table: page.Table) -> Iterator[tuple[str, str]]:
@@ -138,7 +139,13 @@ def _matrix(matrix: page.Matrix) -> str:
             cells += f'<td{_class(style)} style="--share: {count / max(sum(counts), 1):.3f}">{count:,}</td>'
         rows += f'<tr><th scope="row">{_escaped(label)}</th>{cells}</tr>\n'
     table = f"<table>\n<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>"
-    return f'<div class="wide matrix" style="{_tone(matrix.role)}">{table}</div>'
+    named = _reachable("gold classes in rows, predicted classes in columns")
+    return f'<div class="wide matrix" {named} style="{_tone(matrix.role)}">{table}</div>'
+
+
+def _reachable(names: str) -> str:
+    """Attributes that let a keyboard scroll a table that is too wide, and say what it has."""
+    return f'tabindex="0" role="group" aria-label="Table: {_escaped(names)}"'
 
 
 def _line(line: page.Line) -> str:
@@ -154,7 +161,7 @@ def _inline(inline: page.Inline) -> str:
             return f"<{tag}>{words}</{tag.partition(' ')[0]}>" if tag else words
         case page.Quote():
             pieces = (f"<mark>{_escaped(text)}</mark>" if marked else _escaped(text) for text, marked in inline.pieces)
-            return f'<span class="theirs" dir="auto">{"".join(pieces)}</span>'
+            return f'<span class="theirs" lang="" dir="auto">{"".join(pieces)}</span>'
         case _:
             return _escaped(inline)
 

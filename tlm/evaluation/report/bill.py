@@ -298,7 +298,7 @@ SPEEDS: Columns = {
     "texts_per_cpu_second": ("texts a CPU second", per_second),
     "texts_per_gpu_second": ("texts a GPU second", per_second),
     "median_ms": ("one text, ms", milliseconds),
-    "p99_ms": ("99th percentile", milliseconds),
+    "p99_ms": ("99th percentile, ms", milliseconds),
     "bytes": ("size, MB", megabytes),
     "peak_memory": ("memory, MB", megabytes),
 }

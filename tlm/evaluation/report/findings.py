@@ -166,7 +166,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
     linear, best = linear_of(whole), challenger(whole)
     if best is linear:
-        return [f"Only the baseline was scored: {score_text(best['test'])} {METRIC_NAMES[metric]} on test."]
+        return [f"Only the linear model was scored: {score_text(best['test'])} {METRIC_NAMES[metric]} on test."]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
     shown += _shared_training(trained)
     return [*shown, *_unseen_text(trained), *_scale(trained)]
@@ -358,7 +358,6 @@ def _scale(trained: list[Summary]) -> Iterator[str]:
     flops = max((group["cost"]["paper_flops"]["mean"] or 0 for group in trained), default=0)
     if 0 < flops < PAPER_SMALL_FLOPS / 10:
         yield (
-            f"By the paper’s rule, each arm cost at most {power(flops)} FLOPs, about "
-            f"1/{power(PAPER_SMALL_FLOPS / flops)} of its small scale, so differences that the paper found between "
-            "arms may not show here."
+            f"By the paper’s rule, each arm cost at most {power(flops)} FLOPs. The paper’s small scale cost "
+            f"{power(PAPER_SMALL_FLOPS / flops)} times as much, so differences that it found may not show here."
         )

@@ -221,7 +221,7 @@ def results(contents: Contents) -> Iterator[Block]:
     yield Heading("Results")
     yield _figures(groups, f"{task['metric_name']} on test", losses, best)
     yield _scores(groups, task, best, losses)
-    yield Details("How to read intervals and probabilities", (Text(READING, "small"),))
+    yield Details("How to read names, scores and intervals", tuple(Text(one, "small") for one in READING))
     yield Heading("Other scores on test", 3)
     yield by_arm(groups, _others(groups[0]["scores"]))
     yield from _differences(contents["differences"])
@@ -255,17 +255,23 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
     )
     if task["problem"] == SEVERAL:
         note += " All dev scores are, because thresholds of labels are fitted on dev, too."
+    if not task["classes"]:
+        note += " Errors are in the unit of the labels; lower is better."
     if losses:
         note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
     return by_arm(groups, columns, note=note, strong=best)
 
 
 READING = (
+    "An arm is one way to train, named after its text: bm25 was retrieved, random drawn, task-only is the task’s own. "
+    "linear is a linear model of the task’s words, static means word vectors of the arm’s text, + a mixture. Models "
+    "are chosen on dev; test shows how they do on new texts. A point is a hundredth of the highest score, 100. F1 of a "
+    "class is high if few of its texts are missed and few others are taken for it; macro-F1 is its mean over classes.",
     "Another test set, another seed or other retrieved text would give another score. The 95 % interval shows by how "
     "much: in 19 of 20 repetitions it contains the score on an unlimited number of test texts. A probability says how "
     "likely one model is to be ahead of another on new texts like these, judged by this test alone: 50 % is a coin "
     "toss, and above 95 % mistakes are rare. Intervals of differences are wider, because several comparisons are made "
-    "at once; an order is claimed only where such an interval excludes 0."
+    "at once; an order is claimed only where such an interval excludes 0.",
 )
 
 
@@ -277,7 +283,8 @@ def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], b
         figures.append(Figure("Masked-LM loss on unseen text", loss))
     dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
     marked = f" Bold: the model to use.{dashed}" if best else dashed
-    note = Text(f"Stroke: mean. Band: 95 % interval (for losses, over seeds only).{marked}", "small")
+    over = " (for losses, over seeds only)" if losses else ""
+    note = Text(f"Stroke: mean. Band: 95 % interval{over}.{marked}", "small")
     return Drawn((*figures, note))
 
 
@@ -336,6 +343,7 @@ def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
     for group in (one for one in groups if one["chosen"]):
         tried = f", out of {group['tried']} settings" if group["tried"] else ""
         settings = "; ".join(f"{name} {value}" for name, value in (group["chosen"] or {}).items())
+        settings = settings.replace("of baseline", "of linear")
         found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
         yield Details("What the models without a network, and mixtures, chose on dev", tuple(found))

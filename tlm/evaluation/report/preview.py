@@ -253,7 +253,8 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
         if arm["missing"] or not arm["total"]:
             yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
             continue
-        above = "" if random else " Above each, a training example whose query found it; words in both are marked."
+        asked = any(one["asker"] for one in arm["passages"])
+        above = " Above each, a training example whose query found it; words in both are marked." if asked else ""
         shown = f"{len(arm['passages'])} of {arm['total']:,} passages"
         yield Text(f"{shown}, evenly spaced through the subset, not hand-picked.{above}", "small")
         yield from map(_card, arm["passages"])
@@ -265,5 +266,5 @@ def _card(passage: dict[str, Any]) -> Card:
     if not (asker := passage["asker"]):
         return Card((found,))
     more = f" and {passage['queries'] - 1:,} more" if passage["queries"] > 1 else ""
-    about = ("query of example ", Span(asker["id"]), f"{more} · ", Span(asker["label"], "label"))
+    about = ("query of example ", Span(asker["id"]), f"{more} · ", Span(asker["label"] or "no label", "label"))
     return Card((Part(about, Quote.of(asker["text"]), raised=True), found))

@@ -31,7 +31,7 @@ from tlm.settings.options import Prices
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 18
+VERSION = 19
 
 
 def report(

@@ -91,7 +91,10 @@ def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_
     again = run_module("pipelines.run", *command)
     assert again.stdout.strip().splitlines()[-1] == uri
     assert runs(root) == before, "a finished run was done again"
-    model = next(one for one in artifacts(root, "model") if one.details["arm"] == "bm25")
+    models = {one.details["arm"]: one for one in artifacts(root, "model")}
+    cards = {arm: one.path("model/README.md").read_text(encoding="utf-8") for arm, one in models.items()}
+    assert [arm for arm, card in cards.items() if "retrieved" in card] == ["bm25"]
+    model = models["bm25"]
     run_module("tlm.cli", "download", model.uri, tmp_path / "fetched")
     names = {path.name for path in (tmp_path / "fetched").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= names

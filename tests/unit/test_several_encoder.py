@@ -148,7 +148,7 @@ def test_agreement_is_the_share_of_texts_with_equal_labels():
 def test_the_card_says_how_labels_are_decided(end):
     card = (end.path("model") / "README.md").read_text(encoding="utf-8")
     assert "`tlm_thresholds` of `config.json`" in card
-    assert "3 labels, several or none a text: blue, green, red" in card
+    assert "3 labels, several or none a text: `blue`, `green`, `red`" in card
     assert "micro_f1 on dev" in card
 
 

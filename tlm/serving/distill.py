@@ -28,7 +28,7 @@ from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.stages import trainable
 
-VERSION, OF_LABELS = 2, 1
+VERSION, OF_LABELS = 3, 1
 
 
 def distill(

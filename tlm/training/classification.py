@@ -203,7 +203,7 @@ def _output(task: dict[str, Any]) -> str:
     if task["problem"] == "regression":
         return "the output is a number"
     kind = "labels, several or none a text" if task["problem"] == SEVERAL else "classes"
-    return f"{len(task['labels'])} {kind}: {', '.join(task['labels'])}"
+    return f"{len(task['labels'])} {kind}: {', '.join(f'`{label}`' for label in task['labels'])}"
 
 
 def _passages(arm: str, known: dict[str, str]) -> str:

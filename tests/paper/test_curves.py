@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -197,6 +198,20 @@ def test_mistakes_are_one_sentence(given: dict[str, object], message: str, tmp_p
     with pytest.raises(InputError, match=message):
         keep([metrics], results=str(tmp_path / "results"), **given)  # type: ignore[arg-type]
     assert not (tmp_path / "results").exists()
+
+
+def test_runs_that_would_be_one_point_are_refused(tmp_path: Path) -> None:
+    """Of three seeds of a report, the last alone was kept, without a word."""
+    world = toy_world(tmp_path)
+    metrics = [world.metrics("task-only", seed, 0.7) for seed in range(3)]
+    given: dict[str, Any] = {"table": "dilution", "at": 0.02, "command": "x", "results": str(tmp_path / "results")}
+    with pytest.raises(
+        InputError, match=r"^3 runs of arm task-only would be one line of table dilution, .* with seed 4; give"
+    ):
+        keep(metrics, draw=4, **given)
+    for draw, metric in enumerate(metrics):
+        keep([metric, metric], draw=draw, **given)
+    assert [run.seed for run in read_results(tmp_path / "results")] == [0, 1, 2]
 
 
 def test_a_section_of_a_page_is_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

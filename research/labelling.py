@@ -26,8 +26,10 @@ from tlm.evaluation.labelling import (
 )
 from tlm.evaluation.predict.predict import located
 from tlm.evaluation.predict.predictor import open_predictor
+from tlm.settings.options import Range
 
 STRENGTH, BALANCED = 10.0, True
+SEEDS = Range("1 or more", 1)
 Rows = Sequence[int] | NDArray[np.int64]
 Way = Callable[[Floats, int, Floats, int], Rows]  # (features, how many, probabilities, seed) -> rows
 
@@ -65,6 +67,7 @@ def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5
     """
     from tlm.shallow.models import one_thread
 
+    SEEDS.check("seeds", seeds)
     train, dev, labels = _splits(task)
     of_train, of_dev = _frequencies(train, dev)
     features = features_of(train.texts, train.pairs)
@@ -135,7 +138,10 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
     """
     from tlm.shallow.models import one_thread
 
+    SEEDS.check("seeds", seeds)
     train, _, labels = _splits(task, distinct=False)
+    if not 1 <= round(share * len(train.gold)) <= len(train.gold):
+        raise InputError(f"share is {share}; expected a share of 1 to {len(train.gold)} of the training labels")
     features, every = features_to_learn(_texts(train)), np.arange(len(train.gold))
     likely: NDArray[Any] | None = None
     if to == "frequent":
@@ -151,7 +157,7 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
             chances, epochs = out_of_fold(train, gold, len(labels)), [*course(features, gold, len(labels), seed)]
         found, _ = wrong(np.mean(epochs, axis=0), gold)
         right = np.isin(found, changed)
-        rows.append((right.mean(), right.sum() / len(changed), len(found)))
+        rows.append((right.sum() / max(1, len(found)), right.sum() / len(changed), len(found)))
         print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
         own = [one[every, gold] for one in epochs]
         orders = {
@@ -164,7 +170,7 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
             shares = [np.isin(order[:length], changed).sum() / len(changed) for length in (len(changed), len(found))]
             lists.setdefault(name, []).append(shares)
     for name, values in zip(("precision", "recall", "listed"), zip(*rows, strict=True), strict=True):
-        print(f"{name}: {fmean(values):.3f} ± {stdev(values):.3f}")
+        print(f"{name}: {fmean(values):.3f}" + (f" ± {stdev(values):.3f}" if seeds > 1 else ""))
     print("order", f"found in {len(changed)}", "difference", "in as many as label-errors lists", "difference", sep="\t")
     for name, every_share in lists.items():
         both = zip(np.transpose(every_share), np.transpose(lists["label-errors"]), strict=True)
@@ -225,6 +231,7 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
     """
     from tlm.shallow.models import one_thread
 
+    SEEDS.check("seeds", seeds)
     train, dev, labels = _splits(task)
     if model:
         found = open_predictor(located(model)[0], "cpu")[0].predict(dev.texts, dev.pairs)

@@ -64,7 +64,7 @@ def keep(
         check_names(table, scales()[0])
         if at or draw:
             raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
-    scored = [*chain(*(_scored(one, curve) for one in opened))]
+    scored = [*{one.manifest.key: one for one in chain(*(_scored(one, curve) for one in opened))}.values()]
     share_inputs(scored)
     runs = [ScoredModel.read(artifact) for artifact in scored]
     made = []
@@ -75,6 +75,13 @@ def keep(
         how = command or command_for(table, place["cell"]["scale"], task, [seed])
         kept = _kept(run)
         made.append({**place, "seed": seed, **kept, "settings": settings, "command": how, "revision": code})
+    keys = [(one["key"], one["seed"]) for one in made]
+    for run, key in zip(runs, keys, strict=True):
+        if (count := keys.count(key)) > 1:
+            raise InputError(
+                f"{count} runs of arm {run.values['arm']} would be one line of table {table}, {key[0]} with seed "
+                f"{key[1]}; give the metrics of one of them, for a curve each with its own --draw"
+            )
     path = write_results(Path(results), table, made)
     return "\n".join(f"{path}: {one['key']}, seed {one['seed']}" for one in made)
 

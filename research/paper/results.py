@@ -24,6 +24,7 @@ from tlm.retrieval.retrieve import draws
 
 FOLDER = "research/results"
 BASELINE = "baseline"
+RESAMPLES = 10_000  # ten times a report's, because verdicts on a page stay
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,8 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     if not all(one.same_examples(scored[0]) for one in scored):
         return None
     together = replace(scored[0], predicted=np.concatenate([one.predicted for one in scored]))
-    return Arm((together,), fixed=runs[0].values["arm"] == BASELINE, draws=_draws(runs))
+    alike = bool((together.predicted == together.predicted[0]).all())  # else it learned from other labels in each draw
+    return Arm((together,), alike and runs[0].values["arm"] == BASELINE, _draws(runs), RESAMPLES)
 
 
 def _draws(runs: Sequence[Result]) -> tuple[int, ...]:

@@ -1,8 +1,10 @@
 """Curves: kept by value and draw, and written as a table, a figure and differences of paired draws."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,15 +15,17 @@ from research.paper.command import paper, update_page
 from research.paper.curves import blocks
 from research.paper.figure import apart, curve_figure
 from research.paper.keep import keep
-from research.paper.results import Result, by_key, fault, read_results
-from research.paper.tables import SCALE, key_of, place_of
+from research.paper.results import Result, arm_of, by_key, fault, read_results
+from research.paper.tables import SCALE, curves, expected, key_of, place_of
 from tests.paper.kept import rights
 from tests.toy_reports import toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.intervals import difference
 from tlm.evaluation.score.mix import mix
+from tlm.settings.presets import paper_flops, resolve, stage1_cost
 
 
 def point(arm: str, at: float, draw: int, right: int, of: int = 400) -> Result:
@@ -106,12 +110,42 @@ def test_a_line_is_fitted_over_the_logarithm_and_leads_to_the_paper() -> None:
     runs = [("scierc", 1e13, 0, 200), ("scierc", 1e13, 1, 240), ("scierc", 1e14, 0, 240), ("scierc", 1e15, 0, 260)]
     text = markdown(blocks("compute", kept(*(run(*one) for one in runs))))
     assert "fitted to the means of bm25: +5.0 points for ten times as much" in text  # 55, 60 and 65
-    assert f"the line has {60 + 5 * math.log10(8.3e4):.1f} at 8.3e+18, where the paper has 81.9" in text
+    assert f"the line has {60 + 5 * math.log10(3.21e4):.1f} at 3.2e+18, where the paper has 80.5" in text
     assert "the paper" in curve_figure("compute", kept(*(run(*one) for one in runs)))
     assert "fitted" not in markdown(blocks("compute", kept(run("scierc", 1e13, 0, 200))))
     other = markdown(blocks("compute", kept(run("toy", 1e13, 0, 200), run("toy", 1e14, 0, 220))))
     assert "fitted" in other
     assert "the paper has" not in other
+
+
+def test_the_papers_point_of_a_curve_is_that_of_its_small_scale() -> None:
+    small = next(row for row in expected()["2"]["row"] if row["name"] == "TLM (small)")
+    for task, (flops, score) in curves()["compute"]["paper"].items():
+        tokens = stage1_cost(resolve(f"small-{task}")).padded_tokens
+        assert float(f"{paper_flops(109_000_000, tokens):.2e}") == flops
+        assert small["values"][task][0] == score
+
+
+def test_the_linear_model_varies_with_the_labels_that_it_learned_from() -> None:
+    """Five draws of labels: its interval covers them; five runs of the same labels are one model."""
+    drawn, same = (
+        arm_of([point("baseline", 16, draw, 200 + step * draw) for draw in range(5)], "test") for step in (9, 0)
+    )
+    assert drawn is not None
+    assert same is not None
+    assert drawn.seed_variance()[0] > 0
+    assert same.seed_variance()[0] == 0
+
+
+def test_verdicts_of_kept_runs_do_not_depend_on_which_test_sets_are_resampled() -> None:
+    """With a thousand, seed 0 alone had static vectors of BM25's text ahead of the task's own, among 25 comparisons."""
+    runs = by_key(read_results(Path("research/results")))
+    ours, own = (runs[key_of("selectors", "scierc", f"static-{text}+baseline", 0.48)] for text in ("bm25", "task-only"))
+    first, second = (arm_of([*one.values()], "test") for one in (ours, own))
+    assert first is not None
+    assert second is not None
+    many = [replace(arm, resamples=40_000) for arm in (first, second)]
+    assert difference(first, second, 25).sign == difference(many[0], many[1], 25).sign
 
 
 def test_without_results_it_says_so() -> None:
@@ -164,6 +198,20 @@ def test_mistakes_are_one_sentence(given: dict[str, object], message: str, tmp_p
     with pytest.raises(InputError, match=message):
         keep([metrics], results=str(tmp_path / "results"), **given)  # type: ignore[arg-type]
     assert not (tmp_path / "results").exists()
+
+
+def test_runs_that_would_be_one_point_are_refused(tmp_path: Path) -> None:
+    """Of three seeds of a report, the last alone was kept, without a word."""
+    world = toy_world(tmp_path)
+    metrics = [world.metrics("task-only", seed, 0.7) for seed in range(3)]
+    given: dict[str, Any] = {"table": "dilution", "at": 0.02, "command": "x", "results": str(tmp_path / "results")}
+    with pytest.raises(
+        InputError, match=r"^3 runs of arm task-only would be one line of table dilution, .* with seed 4; give"
+    ):
+        keep(metrics, draw=4, **given)
+    for draw, metric in enumerate(metrics):
+        keep([metric, metric], draw=draw, **given)
+    assert [run.seed for run in read_results(tmp_path / "results")] == [0, 1, 2]
 
 
 def test_a_section_of_a_page_is_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

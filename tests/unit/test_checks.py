@@ -132,6 +132,12 @@ def test_labels_that_a_model_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(checks._doubted(task)) == []
 
 
+def test_a_test_split_that_is_all_in_train(tmp_path: Path) -> None:
+    told = told_of(runs(toy_world(tmp_path, copies=range(40, 60))))
+    assert of(told, "TLM002").startswith("All 20 test texts are in train too, so no score tells")
+    assert "TLM002" not in codes(told_of(runs(toy_world(tmp_path / "dev", copies=range(30, 40)))))
+
+
 def test_warnings_come_first_and_pages_show_them_all(tmp_path: Path) -> None:
     world = toy_world(tmp_path, copies=[41])
     metrics = [*runs(world), *runs(world, "task-only", seeds=2)]

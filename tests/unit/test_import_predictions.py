@@ -308,3 +308,24 @@ def test_two_seeds_of_a_name_are_one_row_of_the_report(tmp_path: Path) -> None:
     assert first.details["test"] != second.details["test"]
     assert "oracle" in found.path("report.md").read_text(encoding="utf-8")
     assert "another <b>" not in found.path("report.html").read_text(encoding="utf-8")
+
+
+def test_what_is_called_as_one_of_our_models_does_not_take_its_place(tmp_path: Path) -> None:
+    """All wrong, and called linear: the linear model is still the one that others are compared with."""
+    good = imported(tmp_path, [{"id": f"e{index}", "label": LABELS[index % 3]} for index in range(30, 50)], name="good")
+    bad = [{"id": f"e{index}", "label": LABELS[(index + 1) % 3]} for index in range(30, 50)]
+    other = imported(tmp_path, bad, "bad.jsonl", name="linear")
+    linear = baseline(task_of(tmp_path), root=str(tmp_path))
+    told = read_json(Artifact.open(report([good.uri, other.uri, linear], root=str(tmp_path))), "report.json")
+    names = [group["name"] for group in told["groups"]]
+    assert sorted(names) == ["good", "linear", "linear (imported)"]
+    (found,) = [one for one in told["differences"] if one["second"] == "linear"]
+    assert found["mean"] == pytest.approx(good.details["test"] - Artifact.open(linear).details["test"])
+
+
+def test_two_files_of_one_name_and_seed_are_not_two_seeds(tmp_path: Path) -> None:
+    first = imported(tmp_path, answers())
+    second = imported(tmp_path, [{**row, "label": "red"} for row in answers()], "second.jsonl")
+    with pytest.raises(InputError, match=r"^2 imported predictions are called 'oracle' and have seed 0; leave all but"):
+        report([first.uri, second.uri], root=str(tmp_path))
+    assert report([first.uri, first.uri], root=str(tmp_path)), "given twice, it counts once"

@@ -314,6 +314,21 @@ def test_labels_that_were_changed_have_the_lowest_confidence() -> None:
         next(course(features, np.zeros(60, np.int64), 4))
 
 
+def test_the_study_says_what_is_found_where_nothing_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = np.zeros(0, np.int64)
+    monkeypatch.setattr("research.labelling.wrong", lambda means, gold: (none, none))
+    task = make_task(tmp_path, ROWS, "macro_f1", ["kitchen", "road"])
+    for seeds, shown in ((2, "0.000 ± 0.000"), (1, "0.000")):
+        labels_found(task, seeds=seeds)
+        assert f"precision: {shown}\nrecall: {shown}\nlisted: {shown}\n" in capsys.readouterr().out
+    with pytest.raises(InputError, match="seeds is 0; expected 1 or more"):
+        labels_found(task, seeds=0)
+    with pytest.raises(InputError, match=r"share is 0; expected a share of 1 to \d+ of the training labels"):
+        labels_found(task, share=0)
+
+
 @pytest.mark.parametrize("to", ["any", "frequent", "likely"])
 def test_the_study_reads_the_second_texts_of_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str) -> None:
     """All first texts are the same, so that without the second ones nothing could be found or learned."""

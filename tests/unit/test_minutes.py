@@ -3,6 +3,7 @@
 import json
 from itertools import combinations
 from pathlib import Path
+from statistics import mean, stdev
 
 from research.minutes import FOR_ALL, KEPT, minutes
 from research.score_and_minutes import APART, NEAR, _names, score_against_minutes
@@ -43,3 +44,21 @@ def test_the_kept_picture_names_all_kept_models() -> None:
         name = row["arm"].replace("all-MiniLM-L6-v2", "MiniLM").replace("baseline", "linear")
         assert f">{name}<" in drawn
         assert f">{name}<" in kept
+
+
+def test_results_has_the_kept_scores_and_times_of_fine_tuned_models() -> None:
+    rows = [json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines()]
+    page = Path("research/RESULTS.md").read_text(encoding="utf-8").splitlines()
+    model = "published-all-MiniLM-L6-v2"
+    for arm, name in ((model, "MiniLM, fine-tuned"), (f"{model} + baseline", "MiniLM + linear")):
+        (line,) = (line for line in page if line.startswith(f"| {name} |"))
+        for task in ("scierc", "acl-arc"):
+            for split in ("dev", "test"):
+                scores = [100 * row[split] for row in rows if (row["task"], row["arm"]) == (task, arm)]
+                assert f"{mean(scores):.1f} ± {stdev(scores):.1f}" in line
+    times = {
+        task: [row["cpu_seconds"] / 60 for row in rows if (row["task"], row["arm"]) == (task, model)]
+        for task in ("scierc", "acl-arc")
+    }
+    told = " | | ".join(f"{min(own):.0f} to {max(own):.0f}" for own in times.values())
+    assert f"| CPU minutes of a fine-tuning | {told} | |" in page

@@ -58,7 +58,7 @@ def checks(
         task: The task; None if it is gone.
     """
     found = [*dict.fromkeys(_unchecked(groups, task))]
-    found += _copies(best, linear_of(list(summaries)))
+    found += _copies(groups, best, linear_of(list(summaries)))
     found += _small(groups)
     found += _cut(groups)
     found += _behind(differences)
@@ -91,11 +91,13 @@ def _unchecked(groups: Sequence[Group], task: Artifact | None) -> Iterator[Check
             continue
 
 
-def _copies(best: Summary, linear: Summary | None) -> Iterator[Check]:
+def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> Iterator[Check]:
+    if (total := best["examples"]["test"]) and not len(groups[0].on("test", without_copies=True).splits[0].gold):
+        said = f"All {total:,} test texts are in train too, so no score tells how a model does on new texts."
+        yield Check("TLM002", WARNING, said)
     if found := best["without_copies"].get("test"):
         theirs = linear["without_copies"]["test"]["score"] if linear is not None and linear is not best else None
         also = f" and the linear model {score_text(theirs)}" if theirs else ""
-        total = best["examples"]["test"]
         copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
         yield Check("TLM002", WARNING, f"{copied} Without them, {best['name']} has {score_text(found['score'])}{also}.")
 

@@ -23,6 +23,7 @@ from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, Summary, grouped
 from tlm.evaluation.report.since import earlier, finding, group_with, since
 from tlm.evaluation.report.tracking import track
+from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import Difference, differences, spread
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import METRIC_NAMES, coverage
@@ -75,6 +76,11 @@ def _check(runs: list[Artifact]) -> None:
     for run in runs:
         if run.manifest.inputs["task"].content != runs[0].manifest.inputs["task"].content:
             raise InputError(f"{runs[0].uri} and {run.uri} are of different tasks; make one report for each task")
+    imported = [(run.details["arm"], run.details["seed"]) for run in runs if run.details["stage"] == IMPORTED]
+    for name, seed in imported:
+        if (count := imported.count((name, seed))) > 1:
+            own = "leave all but one out, or import each with its own seed or name"
+            raise InputError(f"{count} imported predictions are called '{name}' and have seed {seed}; {own}")
 
 
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str], before: list[Artifact]) -> None:

@@ -387,9 +387,13 @@ def grouped(metrics: Sequence[Artifact]) -> list[Group]:
         arm, stage = run.values["arm"], run.values["stage"]
         key = (arm, stage, tuple(sorted(run.variant().items())))
         groups.setdefault(key, Group("", arm, stage, ReportRow.of(arm, stage))).runs.append(run)
+    taken: set[str] = set()
     for (arm, stage, variant), group in groups.items():
         alike = [dict(other) for *same, other in groups if same == [arm, stage]]
         group.name = _named(group.row.name, stage, dict(variant), alike)
+        while group.name in taken:  # of what was imported, which stands last and may have any name
+            group.name += f" ({stage})"
+        taken.add(group.name)
     return list(groups.values())
 
 

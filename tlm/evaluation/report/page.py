@@ -342,8 +342,8 @@ def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
     found = []
     for group in (one for one in groups if one["chosen"]):
         tried = f", out of {group['tried']} settings" if group["tried"] else ""
-        settings = "; ".join(f"{name} {value}" for name, value in (group["chosen"] or {}).items())
-        settings = settings.replace("of baseline", "of linear")
+        chosen = (group["chosen"] or {}).items()
+        settings = "; ".join(f"{name.replace('of baseline', 'of linear')} {value}" for name, value in chosen)
         found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
         yield Details("What the models without a network, and mixtures, chose on dev", tuple(found))

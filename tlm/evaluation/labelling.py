@@ -267,7 +267,8 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
         rows.append({**facts, **sure, "text": whole_text(one)})
     if to:
         write_new(to, rows, ["split", "id", "label", "likely", "p(likely)", "p(label)", "text"])
-    shown: list[Block] = [Text(f"{len(rows):,} of {len(gold):,} labels look wrong; check them before you change them.")]
+    advice = "; check them before you change them" if rows else ""
+    shown: list[Block] = [Text(f"{len(rows):,} of {len(gold):,} labels look wrong{advice}.")]
     if unknown := sum(opened.counts.get(split, 0) for split in ("train", "dev")) - len(gold):
         shown.append(Text(f"{unknown:,} more texts share no word with another text, so their labels were not judged."))
     shown += [Items(tuple(map(_line, rows[:top])))] if rows[:top] else []

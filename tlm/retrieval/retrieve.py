@@ -67,14 +67,14 @@ def retrieve(
         task: URI of the task.
         arm: "bm25"; "dense": the nearest by vectors; "hybrid": the rankings of both fused; "random": passages drawn
             regardless of the task; "dsir": drawn so that their words are distributed as the task's are; "classifier":
-            passages that a linear model takes for texts of the task. All but "bm25" select more than `same_size_as`
-            has, as export removes some.
+            passages that a linear model takes for texts of the task. All but "bm25" select more than is exported,
+            as export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
             Not used without queries.
         top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
             without queries.
         share: What has the same share of the hits: each example ("examples"), or each class ("classes"), where the
-            examples of rare classes retrieve more passages, up to five times `top_k`, and others fewer. Not used
+            examples of rare classes retrieve more passages, up to five times K, and others fewer. Not used
             without queries.
         same_size_as: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors

@@ -145,7 +145,8 @@ def test_the_seed_is_the_checkpoint_s_unless_given(root, examples, start):
 
 def test_the_model_card_says_what_the_model_is(end):
     card = (end.path("model") / "README.md").read_text(encoding="utf-8")
-    for fact in ("library_name: transformers", "# toy", "3 classes: bio, law, sea", "48 training examples", "by BM25"):
+    task = "# toy", "3 classes: `bio`, `law`, `sea`", "48 training examples"
+    for fact in ("library_name: transformers", *task, "by BM25"):
         assert fact in card
     assert f"macro_f1 on dev: {end.details['best_dev']:.4f}, after step {end.details['best_step']}" in card
     assert "{" not in card

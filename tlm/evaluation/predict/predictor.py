@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tlm.data.tasks.metrics import UNFITTED, Floats, Texts, fitted_thresholds, held_out, score
+from tlm.data.tasks.metrics import UNFITTED, Floats, Texts, fitted_thresholds, held_out, score, sum_in_order
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
 from tlm.shallow.folder import FAMILY, config_of
 
@@ -82,7 +82,8 @@ def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64]) -> Weights
     parts = _on_lines(parts, lines)
     best = tuple(min(TEMPERATURES, key=lambda t, part=part: loss(_tempered(part, t, several), gold)) for part in parts)  # type: ignore[misc]
     grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
-    candidates = [equal, *sorted(grid, key=lambda shares: sum((share / STEPS - 1 / count) ** 2 for share in shares))]
+    uneven = {shares: sum_in_order((share / STEPS - 1 / count) ** 2 for share in shares) for shares in grid}
+    candidates = [equal, *sorted(uneven, key=lambda shares: uneven[shares])]
     weights = [tuple(share / sum(shares) for share in shares) for shares in candidates]
     tempered = [_tempered(part, temperature, several) for part, temperature in zip(parts, best, strict=True)]
     losses = [loss(Weights((1.0,) * count, shares).apply(tempered), gold) for shares in weights]

@@ -17,7 +17,7 @@ from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
 from tlm.data.tasks.labelled import labels_of
-from tlm.data.tasks.metrics import UNFITTED, above
+from tlm.data.tasks.metrics import UNFITTED, above, sum_in_order
 from tlm.errors import InputError, nearest
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.settings.options import NOT_NEGATIVE
@@ -152,9 +152,10 @@ def _labels(values: Mapping[str, Any], label_field: str, labels: list[str]) -> l
 def _chances(values: Mapping[str, Any], label_field: str, labels: list[str]) -> list[float]:
     """A probability for each label; 1 for the predicted one if only that is given."""
     chances = _known(_given(values) or {name_of(values, label_field): 1.0}, labels)
-    if min(chances) < 0 or not 0 < sum(chances) < math.inf:
+    total = sum_in_order(chances)
+    if min(chances) < 0 or not 0 < total < math.inf:
         raise BadRow("no probabilities", f"{chances} are not 0 or more with a finite sum above 0")
-    return [chance / sum(chances) for chance in chances]
+    return [chance / total for chance in chances]
 
 
 def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from tlm.data.tasks.metrics import REGRESSION, Floats, scores_of, sums_of
+from tlm.data.tasks.metrics import REGRESSION, Floats, scores_of, sum_in_order, sums_of
 
 LEAST_SEEDS = 3  # for an interval
 CORRELATIONS = (*REGRESSION, "matthews")  # from -1 to 1; all other scores are from 0 to 1
@@ -261,8 +261,8 @@ def _variance(arms: Sequence[Arm], splits: Sequence[Predictions], resampled: Flo
         for scores, split in zip(resampled, splits, strict=True)
     ]
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
-    total = sum(variance for variance, _ in parts)
-    return total, int(total**2 / sum(variance**2 / degrees for variance, degrees in parts) + 1e-9)
+    total = sum_in_order(variance for variance, _ in parts)
+    return total, int(total**2 / sum_in_order(variance**2 / degrees for variance, degrees in parts) + 1e-9)
 
 
 def _counts(groups: int, resamples: int) -> Iterator[Floats]:

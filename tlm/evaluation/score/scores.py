@@ -31,6 +31,7 @@ from tlm.data.tasks.metrics import (
     above,
     cross_decided,
     score,
+    sum_in_order,
 )
 
 BINS = 10
@@ -97,7 +98,7 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
         "n": len(gold),
         **{name: score(name, gold, predicted) for name in metrics},
         **({"top5": _top(gold, chances)} if len(labels) > MANY else {}),
-        "ece": sum(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
+        "ece": sum_in_order(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
         "classes": _by_class(confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0), labels),
         "confusion": confusion.tolist(),
         "reliability": bins,

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import regex
 
 from tlm.data.passages import count
+from tlm.data.tasks.metrics import sum_in_order
 from tlm.data.text import MARKS, word_pattern
 from tlm.progress import say
 from tlm.retrieval.search.analyzer import terms_of_each, terms_of_text
@@ -59,7 +60,7 @@ def keywords(text: str) -> list[tuple[str, float]]:
     degree = Counter[str]()
     for word, length in ((word, len(words)) for _, words in candidates for word in words):
         degree[word] += length
-    scores = {candidate: sum(degree[word] / frequency[word] for word in words) for candidate, words in candidates}
+    scores = {each: sum_in_order(degree[word] / frequency[word] for word in words) for each, words in candidates}
     best = sorted(scores, key=lambda candidate: -scores[candidate])[: max(1, len(frequency) // 3)]
     return [(candidate, scores[candidate]) for candidate in best]
 

@@ -26,10 +26,9 @@ from tlm.evaluation.labelling import (
 )
 from tlm.evaluation.predict.predict import located
 from tlm.evaluation.predict.predictor import open_predictor
-from tlm.settings.options import Range
+from tlm.settings.options import POSITIVE
 
 STRENGTH, BALANCED = 10.0, True
-SEEDS = Range("1 or more", 1)
 Rows = Sequence[int] | NDArray[np.int64]
 Way = Callable[[Floats, int, Floats, int], Rows]  # (features, how many, probabilities, seed) -> rows
 
@@ -67,7 +66,7 @@ def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5
     """
     from tlm.shallow.models import one_thread
 
-    SEEDS.check("seeds", seeds)
+    POSITIVE.check("seeds", seeds)
     train, dev, labels = _splits(task)
     of_train, of_dev = _frequencies(train, dev)
     features = features_of(train.texts, train.pairs)
@@ -138,7 +137,7 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
     """
     from tlm.shallow.models import one_thread
 
-    SEEDS.check("seeds", seeds)
+    POSITIVE.check("seeds", seeds)
     train, _, labels = _splits(task, distinct=False)
     if not 1 <= round(share * len(train.gold)) <= len(train.gold):
         raise InputError(f"share is {share}; expected a share of 1 to {len(train.gold)} of the training labels")
@@ -231,7 +230,7 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
     """
     from tlm.shallow.models import one_thread
 
-    SEEDS.check("seeds", seeds)
+    POSITIVE.check("seeds", seeds)
     train, dev, labels = _splits(task)
     if model:
         found = open_predictor(located(model)[0], "cpu")[0].predict(dev.texts, dev.pairs)

@@ -215,7 +215,8 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
         return None
     together = replace(scored[0], predicted=np.concatenate([one.predicted for one in scored]))
     alike = bool((together.predicted == together.predicted[0]).all())  # else it learned from other labels in each draw
-    return Arm((together,), alike and runs[0].values["arm"] == BASELINE, _draws(runs), RESAMPLES)
+    fixed = alike and runs[0].values["arm"] == BASELINE
+    return Arm((together,), fixed=fixed, draws=_draws(runs), resamples=RESAMPLES)
 
 
 def _draws(runs: Sequence[Result]) -> tuple[int, ...]:

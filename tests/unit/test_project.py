@@ -41,8 +41,8 @@ HEAVY = ("torch", "transformers", "datasets", "sklearn", "elasticsearch", "boto3
 
 # What comes with, and moves with, a package that is declared.
 PART_OF = {
-    "backports": "backports.zstd",  # before Python 3.14, which has it as
-    "compression": "backports.zstd",
+    "backports": "backports.zstd",
+    "compression": "backports.zstd",  # the same in the library of Python 3.14
     "botocore": "boto3",
     "cyclonedx": "cyclonedx-python-lib",
     "elastic_transport": "elasticsearch",

@@ -67,8 +67,8 @@ def retrieve(
         task: URI of the task.
         arm: "bm25"; "dense": the nearest by vectors; "hybrid": the rankings of both fused; "random": passages drawn
             regardless of the task; "dsir": drawn so that their words are distributed as the task's are; "classifier":
-            passages that a linear model takes for texts of the task. All but "bm25" select more than is exported,
-            as export removes some.
+            passages that a linear model takes for texts of the task. All but "bm25" select some to spare,
+            because export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
             Not used without queries.
         top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used

@@ -10,9 +10,8 @@ from tlm.data.tasks.metrics import above
 from tlm.errors import InputError, with_article
 from tlm.evaluation.predict.predict import checked, chosen, is_utf8
 from tlm.evaluation.predict.predictor import Predictor
-from tlm.settings.options import Options, Range
+from tlm.settings.options import POSITIVE, Options
 
-POSITIVE = Range("1 or more", 1)
 PAIR = "text_pair"  # the tensor or field of second texts
 
 

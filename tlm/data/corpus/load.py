@@ -22,7 +22,7 @@ from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.errors import InputError, Interrupted
 from tlm.progress import track
-from tlm.settings.options import Layout, Range
+from tlm.settings.options import POSITIVE, Layout
 
 SMALLEST = 64 << 20  # bytes of text in a part; less does not justify a process
 
@@ -99,7 +99,7 @@ def plan_corpus(
     Raises:
         InputError: a setting out of range, an unreadable file, a missing field.
     """
-    Range("1 or more", 1).check("pods", pods)
+    POSITIVE.check("pods", pods)
     addresses = corpus_addresses(list(paths))
     with raw_files(addresses, together=False) as files:
         plan = make_plan(addresses, root, layout, files, part_size(files, least))

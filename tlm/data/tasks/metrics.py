@@ -37,7 +37,7 @@ Texts = Sequence[str]
 
 
 def sum_in_order(values: Iterable[float]) -> float:
-    """The sum of floats from left to right, the same on every Python; from 3.12 on, `sum` rounds otherwise."""
+    """The sum of floats from left to right, the same on every Python; from 3.12 on, `sum` rounds differently."""
     return reduce(add, values, 0.0)
 
 

@@ -391,7 +391,7 @@ def grouped(metrics: Sequence[Artifact]) -> list[Group]:
     for (arm, stage, variant), group in groups.items():
         alike = [dict(other) for *same, other in groups if same == [arm, stage]]
         group.name = _named(group.row.name, stage, dict(variant), alike)
-        while group.name in taken:  # of what was imported, which stands last and may have any name
+        while group.name in taken:  # an imported row, which comes after ours, may have any name
             group.name += f" ({stage})"
         taken.add(group.name)
     return list(groups.values())

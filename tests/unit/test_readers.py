@@ -94,6 +94,32 @@ def test_parquet_types_of_strings_are_all_text(tmp_path):
     assert values_of(path) == [{"text": t, "label": t} for t in "aba"]
 
 
+def class_labels(rows, features):
+    """A table as `datasets` of Hugging Face writes it (as seen in files of versions 2 to 5)."""
+    return pa.Table.from_pylist(rows).replace_schema_metadata(
+        {"huggingface": json.dumps({"info": {"features": features}})}
+    )
+
+
+def test_classes_of_hugging_face_have_their_names(tmp_path):
+    path = tmp_path / "x.parquet"
+    names = {"names": ["negative", "positive"], "_type": "ClassLabel"}
+    rows = [{"text": "a", "label": 1, "all": [0, 1]}, {"text": "b", "label": 0, "all": []}, {"text": "c", "label": -1}]
+    features = {"label": names, "all": {"feature": names, "_type": "List"}, "more": [names], "id": {"n": {}}}
+    pq.write_table(class_labels(rows, {"text": {"dtype": "string", "_type": "Value"}, **features}), path)
+    read = [row.values for row in rows_of(path, fields=["text", "label", "all"])]
+    assert [row["label"] for row in read] == ["positive", "negative", None]
+    assert [row["all"] for row in read] == [["negative", "positive"], [], None]
+    assert values_of(path)[0] == {"text": "a", "label": "positive"}
+
+
+@pytest.mark.parametrize("written", ["", "no json", "[]", '{"info": {"features": {"label": {"_type": "ClassLabel"}}}}'])
+def test_numbers_of_classes_without_names_stay(tmp_path, written):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"text": ["a"], "label": [1]}).replace_schema_metadata({"huggingface": written}), path)
+    assert values_of(path) == [{"text": "a", "label": 1}]
+
+
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "tsv"])
 def test_byte_order_marks_and_windows_line_ends_are_no_part_of_the_text(tmp_path, format_):
     path = tmp_path / f"x.{format_}"

@@ -13,7 +13,8 @@ A row that cannot be read is yielded as a `Reject`; a file that cannot be read r
   spreadsheets write it; any other quote is text.
 - Plain text (.txt): paragraphs, separated by empty lines, are the documents; one above a million characters is split
   at line ends. The text is returned under the name of the first requested field.
-- Parquet: the requested columns only.
+- Parquet: the requested columns only. Numbers of classes become the names that `datasets` of Hugging Face stores in
+  the file (`datasets.ClassLabel`).
 
 Readers hold no more than a line, a row or a few rows of a row group in memory; rows above 64 MiB are refused.
 """
@@ -23,7 +24,7 @@ import itertools
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -329,8 +330,9 @@ def _parquet(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
         groups = range(table.num_row_groups) if file.piece is None else range(file.piece.start, file.piece.stop)
         count = sum(table.metadata.row_group(group).num_rows for group in groups)
         together = _batch_rows(table, groups, wanted, file)
+        classes = {column: names for column, names in _class_names(table.schema_arrow).items() if column in wanted}
         for batch in table.iter_batches(together, list(groups), columns=wanted):
-            for row in _rows(batch, first + done):
+            for row in _rows(batch, first + done, classes):
                 size += _length(row, f"{file.where}:{row.line}")
                 check_growth(size, packed, file.where)
                 yield row
@@ -360,24 +362,44 @@ def _batch_rows(table: pq.ParquetFile, groups: range, fields: Sequence[str], fil
     return most
 
 
-def _rows(batch: pa.RecordBatch, first: int) -> Iterator[Record | Reject]:
-    """Yield the rows of a batch, numbered from `first` on."""
+def _rows(batch: pa.RecordBatch, first: int, classes: Mapping[str, Sequence[str]]) -> Iterator[Record | Reject]:
+    """Yield the rows of a batch, numbered from `first` on, with the names of `classes` by column."""
     try:
-        yield from list(map(Record, itertools.count(first), _values(batch)))
+        yield from list(map(Record, itertools.count(first), _values(batch, classes)))
     except (ValueError, OverflowError, pa.ArrowException):  # in some row of the batch: convert them one by one
         for index in range(batch.num_rows):
             try:
-                yield Record(first + index, _values(batch.slice(index, 1))[0])
+                yield Record(first + index, _values(batch.slice(index, 1), classes)[0])
             except UnicodeDecodeError as error:
                 yield not_utf8(first + index, error)
             except (ValueError, OverflowError, pa.ArrowException) as error:  # such as a date that Python lacks
                 yield Reject(first + index, "unreadable value", str(error))
 
 
-def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """The names of classes by column, of a number or of a list, if `datasets` of Hugging Face wrote the file."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        inner = {column: one.get("feature", one) for column, one in features.items() if isinstance(one, dict)}
+        return {column: one["names"] for column, one in inner.items() if one.get("_type") == "ClassLabel"}
+    except (AttributeError, KeyError, TypeError, ValueError):  # written by something else
+        return {}
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+    """The name of a class; None for -1, which stands for no label."""
+    if isinstance(value, list):
+        return [_named(one, names) for one in value]
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
+
+
+def _values(batch: pa.RecordBatch, classes: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
     """Convert to Python types; nanoseconds, which `datetime` lacks, would become pandas types where it is installed."""
     fields = [field.with_type(_microseconds(field.type)) for field in batch.schema]
-    return batch.cast(pa.schema(fields)).to_pylist()  # type: ignore[no-any-return]
+    rows: list[dict[str, Any]] = batch.cast(pa.schema(fields)).to_pylist()
+    for row in rows if classes else ():
+        row.update({column: _named(row[column], names) for column, names in classes.items()})
+    return rows
 
 
 def _microseconds(kind: pa.DataType) -> pa.DataType:

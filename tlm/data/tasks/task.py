@@ -48,7 +48,7 @@ def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], given: Fie
     return known[0]
 
 
-VERSION = 2
+VERSION = 3
 CLASSES_SHOWN = 10
 FAR = 0.5  # of a split's share; farther from it, its size is said
 WHOLE = "all"  # stands for a split in which a single file is that has to be divided

@@ -67,6 +67,18 @@ def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "local_outputs"}
 
 
+def test_a_folder_that_cannot_be_written_to_is_one_sentence(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("TLM_THREADS", local.LOCKS):  # which `local` sets
+        monkeypatch.setenv(variable, "1")
+    (tmp_path / "local_outputs").write_text("a file")
+    done = cli("local", "--pipeline", "shallow", "--set", "corpus_paths=none", "--set", "task_path=none")
+    said = f"pipelines.run: {tmp_path}/local_outputs: File exists; fix that, then repeat\n"
+    assert (done.code, done.err) == (2, said)
+
+
 def test_a_corpus_and_a_task_must_be_named() -> None:
     assert "parameter 'corpus_paths' is missing; give it with --set" in refused(local.run_pipeline, {}, name="shallow")
     given = {"corpus_paths": "corpus.txt"}

@@ -69,6 +69,7 @@ def test_an_experiment_is_found_again(ask, api: StandIn) -> None:
     ("change", "sentence"),
     [
         ("run_sedes=1", "parameter 'run_sedes' is not known; did you mean 'run_seeds'?"),
+        ("run\x1bsedes\n=1", r"parameter 'run\x1bsedes\n' is not known; did you mean 'run_seeds'?"),
         ("corpus_words=many", "parameter 'corpus_words': 'many' is a str, expected int"),
         ("corpus_words=1.5", "parameter 'corpus_words': 1.5 is a float, expected int"),
         ("train_tolerations={}", "parameter 'train_tolerations': {} is a dict, expected list"),

@@ -57,7 +57,6 @@ def steps(
 
 
 build = pipeline("tlm", "TLM", network=True)(steps)
-tlm = build()
 
 
 @pipeline("tlm-shallow", "TLM without training a network")

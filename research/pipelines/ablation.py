@@ -62,6 +62,3 @@ def build(
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     scores = {"baseline": baseline, "metrics": steps.scored(plan.output, train, machines, root)}
     return steps.report(scores, train, report, registry, root)
-
-
-ablation = build()

@@ -57,6 +57,3 @@ def build(
     made_report = multitask.report_tasks(**scores, **vars(report), root=root).outputs["Output"]
     steps.equip_all(train)
     return made_report
-
-
-together = build()

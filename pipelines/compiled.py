@@ -66,18 +66,13 @@ def reference_fault(reference: Any) -> str:
 
 def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseComponent":
     """Return a copy of `pipeline` that runs in `images`, for the compiler, the API and kfp.local."""
-    from google.protobuf import json_format
-
     from components.base import DATA_IMAGE, TRAIN_IMAGE
 
-    own = {"data": DATA_IMAGE, "train": TRAIN_IMAGE}
+    reference_of = {DATA_IMAGE: images["data"], TRAIN_IMAGE: images["train"]}
     changed = copy.deepcopy(pipeline)
-    text = json_format.MessageToJson(changed.pipeline_spec)
-    for kind, reference in images.items():
-        text = text.replace(json.dumps(own[kind]), json.dumps(reference))
-    graph = changed.component_spec.implementation.graph
-    graph.Clear()
-    json_format.Parse(text, graph)
+    for executor in changed.pipeline_spec.deployment_spec["executors"].values():
+        container = executor["container"]
+        container["image"] = reference_of[container["image"]]
     return changed
 
 

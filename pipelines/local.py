@@ -36,13 +36,10 @@ _COLOUR = re.compile(r"\x1b\[\d+m")
 _TASK = re.compile(
     r"[\d:.]+ - (?:INFO|ERROR) - (?:Executing task|Task) '(?P<name>[^']+)'(?: finished with status (?P<status>\w+))?$"
 )
-_OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task '[^']+' outputs:$")
+_OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
-_TEXT = re.compile(r"\w+: '")
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
-_NOISE = re.compile(
-    r"[-\s]*$|[{}\[\]\"]|(Output|Streamed logs|Found image |/\S+: \w*Warning: |\w+='|\w+: (\w+\(|'|\d+$|\[)|\w+=\{)"
-)
+_NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
 
 
 class Transcript(io.TextIOBase):
@@ -56,11 +53,12 @@ class Transcript(io.TextIOBase):
         self.fault = ""
         self._rest = ""
         self._traceback: list[str] = []
-        self._outputs = self._value = False  # whether the lines list outputs of a step, and are within a value of these
 
     def write(self, text: str) -> int:
         """Process a piece of output."""
         self.log.write(text)
+        if _OUTPUTS.match(text):  # kfp.local lists the outputs of a step in one piece; what matters, the step has said
+            return len(text)
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             self._show(_COLOUR.sub("", line).strip())
@@ -68,10 +66,7 @@ class Transcript(io.TextIOBase):
 
     def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
-        self._outputs = bool(_OUTPUTS.match(line)) or (self._outputs and not line.startswith("---"))
-        if self._outputs and (self._value or _TEXT.match(line)):  # the step has said it
-            self._value = not line.endswith("'")
-        elif error:
+        if error:
             self.fault, self._traceback = error["kind"], []
             _say(f"    {error['sentence']}")
         elif line.startswith("Traceback") or (self._traceback and not task):

@@ -1,6 +1,5 @@
 """Run a pipeline here, or on Kubeflow Pipelines: ``python -m pipelines.run COMMAND --help`` has the details."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,8 @@ from docstring_parser import parse
 
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
 from tlm.cli.command import PLAIN, command
-from tlm.errors import Cancelled, InputError, TlmError
+from tlm.cli.main import fail, for_users
+from tlm.errors import Cancelled, InputError
 from tlm.progress import say
 
 app = typer.Typer(help=__doc__, **PLAIN)
@@ -125,7 +125,7 @@ def submit(
     api = Api(connection)
     for left in range(resubmit, -1, -1):
         run_id = submit(api, chosen, given, order, run_name)
-        _print(run_id, api.link(f"runs/details/{run_id}"))
+        print(run_id, api.link(f"runs/details/{run_id}"), sep="\n", flush=True)
         if not wait:
             return
         try:
@@ -167,20 +167,15 @@ def upload(*, source: PipelineFile, connection: Connection, name: str = "", vers
     api = Api(connection)
     made = upload(api, text, name=name or called, version=version)
     page = f"pipelines/details/{made.pipeline_id}/version/{made.pipeline_version_id}"
-    _print(made.pipeline_version_id, api.link(page))
-
-
-def _print(identity: str, link: str) -> None:
-    print(identity, link, sep="\n", flush=True)
+    print(made.pipeline_version_id, api.link(page), sep="\n", flush=True)
 
 
 def main() -> None:
-    """Run the program; a user's error is one sentence and exit code 2."""
+    """Run the program. Errors end it with one sentence on stderr and an exit code, as they end `tlm`."""
     try:
         app()
-    except TlmError as error:
-        print(f"pipelines.run: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    except Exception as error:
+        fail(for_users(error), "pipelines.run")
 
 
 if __name__ == "__main__":

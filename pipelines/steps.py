@@ -10,7 +10,7 @@ from kfp.dsl import PipelineTask
 from kfp.dsl.pipeline_context import Pipeline
 
 from components import data, training
-from pipelines.form import ONE_OF_EACH, Corpus, Index, Parallelism, Registry, Task
+from pipelines.form import ONE_OF_EACH, Corpus, Parallelism, Registry, Task
 from tlm.cli.command import descriptions, flat
 from tlm.runs.pods import CONFIG_MAP, DATA_LIMITS, LEAST, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
 from tlm.settings.options import Filters, Pods, Prices
@@ -72,11 +72,6 @@ def tokenizer(preflight: Any, corpus: Any, task: Any, root: Any) -> Any:
     """Return the URI of the tokenizer that all runs share."""
     kind, size = preflight.outputs["tokenizer_kind"], preflight.outputs["vocab_size"]
     return data.tokenizer(corpus=corpus, task=task, kind=kind, vocab_size=size, root=root).output
-
-
-def index(corpus: Any, settings: Index, root: Any) -> Any:
-    """Return the URI of the index."""
-    return data.index(corpus=corpus, **vars(settings), root=root).outputs["Output"]
 
 
 def selected(

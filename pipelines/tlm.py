@@ -38,7 +38,7 @@ def steps(
     checked = {"engine": index.engine, "registry": registry.address, "network": network, "against": report_against}
     preflight = data.preflight(**vars(run), **vars(report), **vars(train), **checked, root=root)
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
-    index_uri = stages.index(corpus_uri, index, root)
+    index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
     texts = preflight.outputs["texts"]
     subsets, static, missing = stages.selected(index_uri, task_uri, texts, run.seeds, advised, export, network, root)
@@ -57,7 +57,6 @@ def steps(
 
 
 build = pipeline("tlm", "TLM", network=True)(steps)
-tlm = build()
 
 
 @pipeline("tlm-shallow", "TLM without training a network")

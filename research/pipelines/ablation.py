@@ -52,7 +52,7 @@ def build(
         **settings, engine=index.engine, root=root, registry=registry.address, **vars(report), **vars(train)
     )
     corpus_uri, task_uri = steps.load(preflight, corpus, task, machines, root)
-    index_uri = steps.index(corpus_uri, index, root)
+    index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
     made = {
         "subsets": subsets(index=index_uri, task=task_uri, **cells, seeds=run_seeds, **vars(export), root=root).output,
         "tokenizer": steps.tokenizer(preflight, corpus_uri, task_uri, root),
@@ -62,6 +62,3 @@ def build(
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     scores = {"baseline": baseline, "metrics": steps.scored(plan.output, train, machines, root)}
     return steps.report(scores, train, report, registry, root)
-
-
-ablation = build()

@@ -40,7 +40,7 @@ def build(
     loaded = multitask.load_tasks(paths=task_paths, **vars(task), overrides=run.overrides, root=root).after(preflight)
     corpus_uri = steps.corpus(loaded, corpus, machines, root)
     tasks = loaded.output
-    index_uri = steps.index(corpus_uri, index, root)
+    index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
     query = {name: settings[name] for name in ("query", "top_k")}
     subsets = multitask.task_subsets(index=index_uri, tasks=tasks, **query, **vars(export), root=root).output
     vocabulary = {"kind": settings["tokenizer_kind"], "vocab_size": settings["vocab_size"]}
@@ -57,6 +57,3 @@ def build(
     made_report = multitask.report_tasks(**scores, **vars(report), root=root).outputs["Output"]
     steps.equip_all(train)
     return made_report
-
-
-together = build()

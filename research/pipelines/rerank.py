@@ -36,6 +36,3 @@ def build(
     metrics = steps.scored(chosen["Output"], train, machines, root)
     rows = data.mix(baseline=chosen["baseline"], static=chosen["models"], trained=metrics, root=root).output
     return steps.report({"baseline": chosen["baseline"], "metrics": rows}, train, report, registry, root)
-
-
-rerank = build()

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
-from kfp.compiler import Compiler
 from kfp.dsl.python_component import PythonComponent
 
 import components
 import research.components
 from components.base import TRAIN_IMAGE
+from pipelines.compiled import compile_text
 from pipelines.steps import LONG
-from pipelines.tlm import tlm
 from tests.k8s import policies, tools
 from tlm.runs.pods import amount
 from tlm.runs.trainjob import train_job
@@ -27,10 +26,8 @@ KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch", "/etc/tlm/model-reg
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory) -> Pipeline:
-    file = tmp_path_factory.mktemp("compiled") / "tlm.yaml"
-    Compiler().compile(tlm, str(file))
-    return list(yaml.safe_load_all(file.read_text()))
+def compiled() -> Pipeline:
+    return list(yaml.safe_load_all(compile_text()))
 
 
 @pytest.fixture(scope="module")

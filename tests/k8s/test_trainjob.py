@@ -21,7 +21,6 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted, Terminated
 from tlm.runs import api as kubernetes
 from tlm.runs import trainjob
-from tlm.runs import trainjob as kube
 from tlm.runs.api import Api, Refused
 from tlm.runs.trainjob import follow, train_job
 from tlm.settings.options import Pods
@@ -45,7 +44,7 @@ def api(trainer, tmp_path):
 
 
 def run(api: Api, start_minutes: float = 10) -> None:
-    with patch.multiple(kube, START_MINUTES=start_minutes, POLL_SECONDS=0.05):
+    with patch.multiple(trainjob, START_MINUTES=start_minutes, POLL_SECONDS=0.05):
         follow(api, JOB)
 
 
@@ -92,7 +91,7 @@ def test_the_pods_are_ours_and_hold_no_secret():
 def test_the_role_allows_what_is_called_and_no_more(api, trainer):
     trainer.at_look = [lambda: trainer.runs("a line"), lambda: trainer.ends("Complete")]
     run(api)
-    kube.own_image(api)
+    trainjob.own_image(api)
     verbs = {"POST": "create", "DELETE": "delete"}
     called = set()
     for line in trainer.asked:

@@ -34,9 +34,6 @@ def test_the_manifests_hold_the_same_pipeline(cli, tmp_path: Path) -> None:
     )
     assert version["spec"]["pipelineName"] == "tlm"
     assert parse(file.read_text()) == parse((GOLDEN / "tlm.yaml").read_text())
-    first = file.read_bytes()
-    assert cli("compile", "-o", file, "--images", GOLDEN / "images.json", *options).code == 0
-    assert file.read_bytes() == first
 
 
 def test_the_resources_of_another_pipeline_have_its_name(cli, tmp_path: Path) -> None:

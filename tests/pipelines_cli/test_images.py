@@ -7,8 +7,7 @@ import pytest
 from google.protobuf import json_format
 
 from components.base import DATA_IMAGE, TRAIN_IMAGE
-from pipelines.compiled import load_images, reference_fault, with_images
-from pipelines.tlm import tlm
+from pipelines.compiled import build, load_images, reference_fault, with_images
 from tlm.errors import InputError
 from tlm.training.distributed.launch import LOCKS
 
@@ -92,6 +91,7 @@ def test_the_image_that_serves_is_left_out(tmp_path: Path) -> None:
 def test_every_step_runs_in_the_image_of_its_kind(tmp_path: Path) -> None:
     file = tmp_path / "images.yaml"
     file.write_text("".join(f"{kind}: {reference}\n" for kind, reference in GOOD.items()))
+    tlm = build("tlm")
     before = json_format.MessageToJson(tlm.pipeline_spec)
     changed = with_images(tlm, load_images(file))
     own = {DATA_IMAGE: GOOD["data"], TRAIN_IMAGE: GOOD["train"]}

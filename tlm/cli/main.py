@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tlm import __version__
 from tlm.errors import NO_TORCH, Cancelled, InputError, Interrupted, Terminated, TlmError, printable
@@ -128,25 +128,31 @@ def main(run: Callable[[], object] = tlm) -> None:
     except (Exception, _Stopped) as error:
         if arrived:  # even if a library has replaced _Stopped by an error of its own, as pydantic's schemas do
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
-            _fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to go on"))
-        if isinstance(error, TlmError):
-            _fail(error)
-        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
-            _fail(InputError(NO_TORCH))
-        if not isinstance(error, OSError):
-            raise
-        where = error.filename or "while reading or writing"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _fail(Interrupted(f"no space left on the disk ({where}); free some, then repeat"))
-        _fail(InputError(f"{where}: {error.strerror or error}; fix that, then repeat"))
+            fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to go on"))
+        fail(for_users(error))
+
+
+def for_users(error: BaseException) -> TlmError:
+    """Return what to tell users of an exception; one that is not for them is raised again."""
+    if isinstance(error, TlmError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
+        return InputError(NO_TORCH)
+    if not isinstance(error, OSError):
+        raise error
+    where = error.filename or "while reading or writing"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Interrupted(f"no space left on the disk ({where}); free some, then repeat")
+    return InputError(f"{where}: {error.strerror or error}; fix that, then repeat")
 
 
 class _Stopped(BaseException):
     """A signal arrived. Not an Exception, so that no ``except Exception`` swallows it."""
 
 
-def _fail(error: TlmError) -> None:
-    print(f"tlm: {printable(str(error))}", file=sys.stderr)
+def fail(error: TlmError, program: str = "tlm") -> NoReturn:
+    """End the program with the sentence of an error and its exit code."""
+    print(f"{program}: {printable(str(error))}", file=sys.stderr)
     sys.exit(error.exit_code)
 
 

@@ -93,5 +93,10 @@ def with_article(noun: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint for a misspelt name: ``; did you mean 'x'?``, or else the list of known names."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    return f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(names) or 'none'}"
+    return did_you_mean(word, names) or f"; known are {', '.join(names) or 'none'}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` if one of the known names is similar, else ""."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

@@ -259,15 +259,19 @@ class Artifact:
                 found._known = self._known
         return self._known[ref.folder_name] if ref is not None else None
 
-    def lineage(self) -> Iterator["Artifact"]:
-        """Yield this artifact, then all that it was made from and that is there: each once, the nearest first."""
+    def lineage(self, *through: str) -> Iterator["Artifact"]:
+        """Yield this artifact, then all that it was made from and that is there: each once, the nearest first.
+
+        Given kinds, it looks for the inputs of artifacts of these kinds only.
+        """
         seen, waiting = set[str](), deque([self])
         while waiting:
             artifact = waiting.popleft()
             if artifact.folder_name not in seen:
                 seen.add(artifact.folder_name)
                 yield artifact
-                waiting += filter(None, (follow(artifact, name) for name in artifact.manifest.inputs))
+                if not through or artifact.manifest.kind in through:
+                    waiting += filter(None, (follow(artifact, name) for name in artifact.manifest.inputs))
 
     def nearest(self, kind: str) -> "Artifact | None":
         """Return the artifact of that kind that is nearest to this one in its lineage; None if there is none."""

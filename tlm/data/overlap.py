@@ -171,7 +171,6 @@ def _mixed(ids: npt.NDArray[np.int32]) -> Hashes:
 
 AT_ONCE = 100_000  # texts whose words memory holds
 PASSAGES_AT_ONCE = 2000
-MOST_TEXTS = 32  # that have an n-gram: those in more are counted apart, so that memory does not grow with all pairs
 
 Shares = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -230,88 +229,51 @@ class _Whole:
 class _Long:
     """The n-grams of the texts of `n` or more tokens, and the texts that have each one.
 
-    Where many passages and texts share an n-gram, a disclaimer say, there are very many pairs. So the n-grams of more
-    than `MOST_TEXTS` texts are counted apart: all passages that have the same ones of these share as many of them with
-    a text, and only the first text that they suffice for matters.
+    Where many passages and texts share a disclaimer, say, there are very many pairs. So passages that have the same of
+    these n-grams are looked up together, and each keeps only the first text that they suffice for.
     """
 
     def __init__(self, texts: TokenLists, n: int, text_share: float, passage_share: float) -> None:
         rows = np.flatnonzero(texts.lengths >= n)
         hashes, owners = distinct(*ngrams(texts.select(rows), n))
         order = np.lexsort((owners, hashes))
-        self.n, self.size = n, len(texts)
-        self.text_share, self.passage_share = text_share, passage_share
+        self.n, self.passage_share = n, passage_share
         self.hashes = HashSet(hashes)
         self.offsets = offsets_of(np.unique(hashes, return_counts=True)[1])
         self.owners = rows[owners[order]]  # of hash i: owners[offsets[i]:offsets[i + 1]]
-        self.totals = np.bincount(self.owners, minlength=self.size)  # distinct n-grams of each text
+        self.totals = np.bincount(self.owners, minlength=len(texts))  # distinct n-grams of each text
+        self.least = _least(self.totals, text_share)
 
     def enter(self, found: Overlaps, passages: TokenLists, rows: Ints) -> None:
-        """Enter the pairs of a passage (at `rows`) and a text that share enough n-grams."""
+        """Enter for each passage (at `rows`) the first text that it shares enough n-grams with."""
         hashes, owners = ngrams(passages, self.n)
         known, places = self.hashes.find(hashes)
         sharing, owners = np.unique(owners[known], return_inverse=True)
         if not len(sharing):
             return
-        passages, rows = passages.select(sharing), rows[sharing]
-        totals = np.bincount(distinct(*ngrams(passages, self.n))[1])  # distinct n-grams of each passage
+        totals = np.bincount(distinct(*ngrams(passages.select(sharing), self.n))[1])  # distinct n-grams of each passage
+        least = _least(totals, self.passage_share)
         places, owners = distinct(places, owners)
-        often = self.offsets[places + 1] - self.offsets[places] > MOST_TEXTS
-        pairs, counts = self._pairs(places[~often], owners[~often])
-        if often.any():
-            pairs, counts = self._with_frequent(pairs, counts, places[often], owners[often], totals)
-        owners, texts = pairs // self.size, pairs % self.size
-        by_text = counts >= _least(self.totals[texts], self.text_share)
-        enough = by_text | (counts >= _least(totals[owners], self.passage_share))
-        share = counts / np.where(by_text, self.totals[texts], totals[owners])
-        found.enter(rows[owners[enough]], texts[enough], share[enough], ~by_text[enough])
+        alike: dict[bytes, list[int]] = {}  # passages with the same n-grams of texts
+        for passage, own in enumerate(np.split(places, offsets_of(np.bincount(owners))[1:-1])):
+            alike.setdefault(own.tobytes(), []).append(passage)
+        for shared, group in alike.items():
+            texts, counts = self._having(np.frombuffer(shared, np.int64))
+            by_text = counts >= self.least[texts]
+            members = np.array(group)
+            by_passage = np.searchsorted(np.maximum.accumulate(counts), least[members])  # the first text with so many
+            first = np.minimum(by_passage, np.append(by_text, True).argmax())
+            members, first = members[first < len(texts)], first[first < len(texts)]
+            if len(members):
+                share = counts[first] / np.where(by_text[first], self.totals[texts[first]], totals[members])
+                found.enter(rows[sharing[members]], texts[first], share, ~by_text[first])
 
-    def _pairs(self, places: Ints, owners: Ints) -> tuple[Ints, Ints]:
-        """All pairs that share one of these n-grams, ascending (passage · texts + text), and how many they share."""
-        lengths = self.offsets[places + 1] - self.offsets[places]
-        pairs = np.repeat(owners, lengths) * self.size + self.owners[ranges(self.offsets[places], lengths)]
-        return np.unique(pairs, return_counts=True)
-
-    def _with_frequent(self, pairs: Ints, counts: Ints, places: Ints, owners: Ints, totals: Ints) -> tuple[Ints, Ints]:
-        """Add the frequent n-grams (`places`) of each passage (`owners`) to the counts of its pairs.
-
-        Add the pairs of each passage with the first text that these alone suffice for, too.
-        """
-        starts = offsets_of(np.bincount(owners, minlength=len(totals)))
-        alike: dict[bytes, list[int]] = {}  # passages with the same frequent n-grams
-        for passage in np.unique(owners).tolist():
-            alike.setdefault(places[starts[passage] : starts[passage + 1]].tobytes(), []).append(passage)
-        of_passage = np.searchsorted(pairs, np.arange(len(totals) + 1) * self.size)
-        more, more_counts = [pairs], [counts]
-        for members in alike.values():
-            own = places[starts[members[0]] : starts[members[0] + 1]]
-            shared = self._shared(own)
-            for passage in members:
-                here = slice(of_passage[passage], of_passage[passage + 1])
-                counts[here] += shared[pairs[here] - passage * self.size]
-            passages, texts = self._first(shared, np.array(members), totals)
-            more.append(passages * self.size + texts)
-            more_counts.append(shared[texts])
-        pairs, first = np.unique(np.concatenate(more), return_index=True)  # a pair of both kinds: with the whole count
-        return pairs, np.concatenate(more_counts)[first]
-
-    def _shared(self, places: Ints) -> Ints:
-        """Count these n-grams in each text, shape [texts]."""
-        counts = np.zeros(self.size, np.int64)
-        for place in places.tolist():
-            counts[self.owners[self.offsets[place] : self.offsets[place + 1]]] += 1
-        return counts
-
-    def _first(self, shared: Ints, passages: Ints, totals: Ints) -> tuple[Ints, Ints]:
-        """Pairs of the passages with the first text that shares enough of its n-grams, and with the first of theirs."""
-        by_text = np.flatnonzero((shared > 0) & (shared >= _least(self.totals, self.text_share)))[:1]
-        most = np.maximum.accumulate(shared)  # of all texts so far
-        by_passage = np.searchsorted(most, np.maximum(1, _least(totals[passages], self.passage_share)))
-        some = by_passage < self.size
-        return (
-            np.concatenate([np.repeat(passages, len(by_text)), passages[some]]),
-            np.concatenate([np.tile(by_text, len(passages)), by_passage[some]]),
-        )
+    def _having(self, places: Ints) -> tuple[Ints, Ints]:
+        """The texts that have one of these n-grams, ascending, and how many each has."""
+        starts = self.offsets[places]
+        counts = np.bincount(self.owners[ranges(starts, self.offsets[places + 1] - starts)])
+        texts = np.flatnonzero(counts)
+        return texts, counts[texts]
 
 
 class OverlapFinder:

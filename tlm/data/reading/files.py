@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.artifacts.stores.store import Ranges, Store, file_sha256
 from tlm.data.registry import hub_digest, hub_name
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, did_you_mean
 from tlm.progress import say
 
 MAGIC = re.compile(r"[*?\[]")
@@ -198,8 +198,7 @@ def _from_disk(path: str) -> list[RawFile]:
     if not MAGIC.search(path):
         parent = Path(path).parent
         siblings = [file.name for file in parent.iterdir() if file.exists()] if parent.is_dir() else []
-        hint = nearest(Path(path).name, siblings)
-        raise InputError(f"{path} does not exist{hint if 'did you mean' in hint else '; check the path'}")
+        raise InputError(f"{path} does not exist{did_you_mean(Path(path).name, siblings) or '; check the path'}")
     found = _matching(path)
     if not found:
         raise InputError(f"{path} matches no file; check the pattern")

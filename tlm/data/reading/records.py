@@ -4,7 +4,6 @@ Lines are plain, gzip (any number of members) or zstd (any number of frames). Me
 lines are limited to `LONGEST_LINE` and files are decompressed in small chunks.
 """
 
-import difflib
 import gzip
 import io
 import re
@@ -21,7 +20,7 @@ from tlm.artifacts.produce import Draft
 from tlm.data.reading import zstd
 from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
-from tlm.errors import InputError
+from tlm.errors import InputError, did_you_mean
 from tlm.settings.options import NOT_NEGATIVE
 
 SHARE_REJECTED = 0.001  # of the rows may be rejected even if `max_rejected` is smaller
@@ -120,11 +119,8 @@ _checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
 def _unknown_field(where: str, field: str, names: Sequence[str]) -> InputError:
     """Return the error for a field that a file lacks; it lists the fields and suggests the most similar one."""
     separator = next((mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]), None)
-    close = difflib.get_close_matches(field, names, n=1)
-    if separator:
-        hint = f"; its columns seem to be separated by {_SEPARATORS[separator]}"
-    else:
-        hint = f"; did you mean '{close[0]}'?" if close else ""
+    separated = f"; its columns seem to be separated by {_SEPARATORS[separator]}" if separator else ""
+    hint = separated or did_you_mean(field, names)
     return InputError(f"{where} has no field '{field}'; it has {', '.join(map(repr, names)) or 'none'}{hint}")
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from contextlib import suppress
 
-from tlm.artifacts.artifact import Artifact, follow
+from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import texts_in
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.errors import InputError
 from tlm.progress import say
 
 UNCHECKED = "not checked against dev and test texts"
-TRAINED = ("metrics", "model", "checkpoint", "tokens")  # the kinds by which a subset gets into metrics
+TRAINED = ("metrics", "model", "checkpoint", "tokens")  # the kinds through which a subset gets into metrics
 
 
 def check_protected(subset: Artifact, *tasks: Artifact) -> None:
@@ -32,9 +32,10 @@ def check_protected(subset: Artifact, *tasks: Artifact) -> None:
 def doubts(made: Artifact, task: Artifact) -> Iterator[str]:
     """Yield a sentence for each subset made for another split that metrics, a model or a checkpoint come from.
 
-    Artifacts that are gone cannot be judged.
+    Artifacts that are gone cannot be judged. A merged subset counts as one: the dev and test texts of all its tasks
+    were looked for in all of it.
     """
-    for subset in _subsets_of(made):
+    for subset in (one for one in made.lineage(*TRAINED) if one.manifest.kind == "subset"):
         count = 0
         with suppress(InputError):
             count = unprotected(subset, task)
@@ -90,25 +91,6 @@ def _made_for(subset: Artifact) -> tuple[Artifact, list[str]]:
 def _made_for_another(count: int, task: Artifact) -> str:
     texts = f"{count:,} dev and test texts of {task.uri} were not looked for in its passages"
     return f"was made for another split: {texts}"
-
-
-def _subsets_of(made: Artifact) -> Iterator[Artifact]:
-    """The subsets that an artifact was trained on, each once, as far as the store has them.
-
-    A merged subset counts as one: the dev and test texts of all its tasks were looked for in all of it.
-    """
-    seen, waiting = set[str](), [made]
-    while waiting:
-        artifact = waiting.pop()
-        if artifact.folder_name in seen:
-            continue
-        seen.add(artifact.folder_name)
-        if artifact.manifest.kind == "subset":
-            yield artifact
-        else:
-            inputs = artifact.manifest.inputs.items()
-            found = (follow(artifact, name) for name, ref in inputs if ref.kind in (*TRAINED, "subset"))
-            waiting += filter(None, found)
 
 
 def _texts(task: Artifact, *splits: str) -> set[str]:

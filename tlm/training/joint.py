@@ -70,9 +70,9 @@ def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, compute: Compute
         if "start" in inputs and not inputs["start"].entries(build.MLM_HEAD) and group.first:
             _begin_to_predict(encoders[0], _sources(tasks, passages))
     vocabulary = inputs["task_tokens"].input("tokenizer")
-    of_words = preset.train.masking == "words"
-    continues = continuing(vocabulary, len(encoders[0].body.embedding())) if of_words else None
-    work = Joint(encoders, tasks, passages, preset, seed, continues)
+    work = Joint(encoders, tasks, passages, preset, seed)
+    if preset.train.masking == "words":
+        work.masking.continues = continuing(vocabulary, len(encoders[0].body.embedding()))
     work.label = f"stage 1, {facts['arm']}, seed {seed}"
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
     state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
@@ -238,15 +238,8 @@ class Joint:
     )
 
     def __init__(
-        self,
-        encoders: list[Encoder],
-        tasks: dict[str, Examples],
-        passages: Texts | None,
-        preset: Preset,
-        seed: int,
-        continues: NDArray[np.bool_] | None = None,
+        self, encoders: list[Encoder], tasks: dict[str, Examples], passages: Texts | None, preset: Preset, seed: int
     ) -> None:
-        """`continues` is that of `Masking`: None masks single tokens."""
         self.label, self.settings, self.seed = "stage 1", preset.train, seed
         first = next(iter(tasks.values()))
         self.external = External(passages, (first.texts, first.without_label()), preset.train.external_batch, seed)
@@ -262,7 +255,7 @@ class Joint:
         heads = [one for encoder in encoders for one in encoder.body.classification_head().parameters()]
         self.stepped_outside = heads if preset.train.head_steps == "all" else []
         vocab_size = encoders[0].body.config["vocab_size"]
-        self.masking = Masking(preset.train.mask_share, vocab_size, first.texts.special, continues)
+        self.masking = Masking(preset.train.mask_share, vocab_size, first.texts.special)
 
     def task(self, step: int) -> Internal | None:
         """The task whose batch an internal step takes; None for an external step."""

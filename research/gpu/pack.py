@@ -88,9 +88,9 @@ def gpu_pack(data: str, model: str, *, corpus: str = "", preset: str = "", folde
 def _runs(part: Part, task: str, corpus: str, model: Path, preset: str, root: str) -> Iterator[Planned]:
     """The runs of a part, the first seed of all arms first, each with what it reads."""
     settings = presets.resolve(preset or part.preset or preset_of("bm25", ""))
-    index, how, words = build_index(corpus, root=root), settings.retrieve, settings.tokenizer
-    bm25 = export(retrieve(index, task, top_k=how.top_k, query=how.query, root=root))
-    random = export(retrieve(index, task, arm="random", top_k=how.top_k, same_size_as=bm25, root=root))
+    index, asked, words = build_index(corpus, root=root), settings.retrieve, settings.tokenizer
+    bm25 = export(retrieve(index, task, top_k=asked.top_k, query=asked.query, root=root))
+    random = export(retrieve(index, task, arm="random", top_k=asked.top_k, same_size_as=bm25, root=root))
     subsets = {"bm25": bm25, "random": random}
     tokenizer = place = ""  # a published model has its own
     if part.preset:
@@ -103,7 +103,8 @@ def _runs(part: Part, task: str, corpus: str, model: Path, preset: str, root: st
         run = PlannedRun(arm, seed, task, tokenizer, subset, own, "", stages, model=place).loaded(root)
         named = [Artifact.open(uri) for uri in (task, tokenizer, subset) if uri]
         start = list(_inputs(Artifact.open(run.start))) if run.start else []
-        recipe = checkpoint_recipe(task, tokenizer, subset, own, (), seed, root, start=run.start) if text else None
+        how = presets.resolve(own)
+        recipe = checkpoint_recipe(task, tokenizer, subset, how, seed, root, run.start) if text else None
         read = [] if recipe is None else [one for one in recipe.inputs.values() if one.manifest.kind in READ]
         yield run._replace(start=""), [*named, *start, *read]
 

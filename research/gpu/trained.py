@@ -20,6 +20,7 @@ from tlm.cli import main as cli
 from tlm.evaluation.report.runs import ScoredModel
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.runs.plan import PlannedRun
+from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.training.stages import checkpoint_recipe, finetune, train
 
@@ -90,7 +91,8 @@ def how_far(run: PlannedRun, name: str, device: str) -> list[Result]:
     from tlm.training.checkpoint import TENSORS
 
     root = str(Artifact.open(run.task).store.root)
-    recipe = checkpoint_recipe(run.task, run.tokenizer, run.subset, run.preset, run.overrides.split(), run.seed, root)
+    settings = presets.resolve(run.preset, run.overrides.split())
+    recipe = checkpoint_recipe(run.task, run.tokenizer, run.subset, settings, run.seed, root)
     with tempfile.TemporaryDirectory() as folder:
         progress = Progress(recipe.key, root, recipe.inputs)
         step = progress.latest(Path(folder))

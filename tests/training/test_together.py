@@ -102,7 +102,7 @@ def test_processes_share_the_parts_of_a_batch(accumulation, size, parts):
     model = made("bert")
     work, state = Counting(model, 16), State.fresh(model, settings, 1)
     cpu, plan = torch.device("cpu"), Plan(settings, 1, 0, 0.0, 0)
-    _step(state, work, plan, autocast(cpu, "fp32"), cpu, OneOfMany(0, size, 0), work.batch)
+    _step(state, work, plan, autocast(cpu, "fp32"), OneOfMany(0, size, 0), work.batch(0))
     assert work.parts == parts
 
 

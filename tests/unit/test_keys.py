@@ -158,8 +158,8 @@ def test_every_other_setting_of_stage_1_is_in_the_key(store, alone, common, with
     words, subset = tokenizer(root, examples), "" if alone else passages(root, "subset")
 
     def key(*overrides: str) -> str:
-        recipe = checkpoint_recipe(examples, words, subset, "tiny", [*SMALL, *common, *overrides], 0, str(root))
-        return recipe.key
+        settings = presets.resolve("tiny", [*SMALL, *common, *overrides])
+        return checkpoint_recipe(examples, words, subset, settings, 0, str(root)).key
 
     changes = {f"train.{name}": value for name, value in TRAIN.items()}
     changes |= {f"model.{name}": value for name, value in MODEL.items()}
@@ -200,8 +200,8 @@ def test_keys_are_equal_where_the_work_is(store, one, other):
     root, examples = store
     words, subset = tokenizer(root, examples), passages(root, "subset")
     keys = [
-        checkpoint_recipe(examples, words, subset, "tiny", [*SMALL, *map("=".join, values.items())], 0, str(root)).key
-        for values in (one, other)
+        checkpoint_recipe(examples, words, subset, presets.resolve("tiny", [*SMALL, *own]), 0, str(root)).key
+        for own in (map("=".join, values.items()) for values in (one, other))
     ]
     assert (keys[0] == keys[1]) == (_told_apart(one) == _told_apart(other))
 

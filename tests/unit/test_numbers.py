@@ -113,7 +113,7 @@ def test_stage_2_goes_on_with_a_head_that_answers_in_the_task_s_units(tmp_path: 
     kept = Finetune(batch=8, lr=1e-3, reset_head=False)
     for start, task, centre in [(alone, tasks[0], 40.0), (several, tasks[0], 40.0), (several, tasks[1], 5.0)]:
         inputs = {"checkpoint": start, "task": Artifact.open(task), "task_tokens": start.input("task_tokens")}
-        encoder, examples, _ = begin(Recipe("model", "finetune", 0, {"arm": "", "seed": 0}, inputs), kept)
+        encoder, examples, *_ = begin(Recipe("model", "finetune", 0, {"arm": "", "seed": 0}, inputs), kept)
         assert examples.labels[examples.rows("train")].mean() == pytest.approx(0, abs=1e-5)
         assert examples.labels[examples.rows("train")].std() == pytest.approx(1, abs=1e-5)
         learned = logits(encoder, examples)

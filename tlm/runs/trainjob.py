@@ -19,6 +19,7 @@ from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.runs import pods as every
 from tlm.runs.api import Api, Refused
+from tlm.settings import presets
 from tlm.settings.options import Pods
 from tlm.training.distributed.process import Stop, stopping
 from tlm.training.stages import checkpoint_recipe
@@ -58,7 +59,7 @@ def train_on_nodes(
         Interrupted: a pod died, or somebody deleted the TrainJob; repeating resumes from the last snapshot.
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
-    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
+    recipe = checkpoint_recipe(task, tokenizer, subset, presets.resolve(preset, overrides), seed, root, start)
     if uri := finished(recipe, root):
         say("train: already there, nothing to do")
         return uri

@@ -48,12 +48,12 @@ class Distillation(Classification):
     """
 
     def __init__(self, recipe: Recipe, settings: Finetune, answers: Values) -> None:
-        (model, examples, shape), inputs, seed = begin(recipe, settings), recipe.inputs, recipe.settings["seed"]
-        super().__init__(model, examples, shape, settings, inputs["task"].details["metric"], seed)
+        super().__init__(*begin(recipe, settings))
+        examples, tokens = self.examples, recipe.inputs.get("subset_tokens")
         self.temperature = recipe.settings["temperature"]
-        tokens = inputs.get("subset_tokens")
-        self.passages = None if tokens is None else Texts.open(tokens, shape.max_length, shape.cut)
-        self.external = External(self.passages, (examples.texts, examples.without_label()), settings.batch, seed)
+        self.passages = None if tokens is None else Texts.open(tokens, self.shape.max_length, self.shape.cut)
+        unlabelled = examples.texts, examples.without_label()
+        self.external = External(self.passages, unlabelled, settings.batch, recipe.settings["seed"])
         self.answers = [examples.scale.standardised(one) for one in answers] if examples.scale else answers
         rho1: int = recipe.settings["rho1"] if self.external else 0
         self.mixture = Interleaving(rho1)

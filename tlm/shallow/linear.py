@@ -178,11 +178,7 @@ class Search:
         self.tried = 0
 
     def consider(
-        self,
-        features: Any,
-        matrices: Sequence[Any],
-        strengths: Iterable[float],
-        weighted: Sequence[bool] = (False, True),
+        self, features: Any, matrices: list[Any], strengths: Iterable[float], weighted: Sequence[bool] = (False, True)
     ) -> None:
         """Fit a linear model for each strength; for classes, with and without class weights.
 

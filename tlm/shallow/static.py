@@ -231,11 +231,9 @@ def learn(passages: Iterable[str], unlabelled: Texts, given: Given) -> StaticMod
         given: What to fit to. Pairs of texts have no marks.
 
     Raises:
-        InputError: there are no training examples, or no word is frequent enough to learn from.
+        InputError: no word is frequent enough to learn from.
     """
     train = given.train
-    if not train.texts:
-        raise InputError("the task has no training examples; a static model needs some")
     marks = () if train.pairs is not None else marks_of(train.texts, given.marks)
     vectors = vectors_of(passages, chain(train.texts, train.pairs or (), unlabelled), marks)
     if not vectors.words:

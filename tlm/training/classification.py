@@ -105,22 +105,20 @@ def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, compute: Compute
         root: The store, as the step was given it.
     """
     with ProcessGroup.current().in_turn():
-        model, examples, shape = begin(recipe, settings)
-    metric = recipe.inputs["task"].details["metric"]
-    work = Classification(model, examples, shape, settings, metric, recipe.settings["seed"])
+        work = Classification(*begin(recipe, settings))
     work.label = f"stage 2, {recipe.settings['arm']}, seed {recipe.settings['seed']}"
     carry_out(work, draft, recipe, compute, root)
 
 
-def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model]:
-    """The model that training begins with, the examples of the task, and the model's shape."""
+def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model, Finetune, str, int]:
+    """What `Classification` takes: the model that training begins with, the examples of the task, and so on."""
     checkpoint, task = recipe.inputs["checkpoint"], recipe.inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
     examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length, shape.cut)
     seed = recipe.settings["seed"]
     model = _begun(checkpoint, examples, task.details["name"], settings, seed)
     train_only(model.body, settings.weights, seed)
-    return model, examples, shape
+    return model, examples, shape, settings, task.details["metric"], seed
 
 
 def carry_out(

@@ -108,7 +108,7 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
     agreement = Agreement(group, state.step)
     with stopping() as stop, memory_advice(work.advice), _batches(work.batch, plan.steps, device) as batch_of:
         while state.step < plan.steps:
-            _step(state, work, plan, arithmetic, device, group, batch_of)
+            _step(state, work, plan, arithmetic, group, batch_of(state.step))
             state.step += 1
             if group.first:
                 work.after(state)
@@ -169,19 +169,10 @@ def _batches(make: BatchOf, steps: int, device: torch.device) -> Iterator[BatchO
         yield batch_of
 
 
-def _step(
-    state: State,
-    work: Work,
-    plan: Plan,
-    arithmetic: torch.autocast,
-    device: torch.device,
-    group: ProcessGroup,
-    batch_of: BatchOf,
-) -> None:
-    step = state.step
+def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, group: ProcessGroup, batch: Batch) -> None:
+    step, device = state.step, state.curve.losses.device
     if plan.dropout > 0:
         torch.manual_seed(number(plan.seed, DROPOUT, step, *([group.rank] if group.rank else [])))
-    batch = batch_of(step)
     state.curve.costs[step] = work.costs(step, batch)
     own = share(batch, group.rank, group.size)
     for part in split(own or batch, -(-plan.settings.accumulation // group.size)):

@@ -68,8 +68,9 @@ def train(
     """
     arguments = dict(locals())
     NOT_NEGATIVE.check("seed", seed)
-    recipe = checkpoint_recipe(task, tokenizer, subset, preset, overrides, seed, root, start=start)
-    return _stage1(recipe, root, train, arguments)
+    settings = presets.resolve(preset, overrides)
+    recipe = checkpoint_recipe(task, tokenizer, subset, settings, seed, root, start)
+    return _stage1(recipe, settings, root, train, arguments)
 
 
 def train_multitask(
@@ -100,26 +101,28 @@ def train_multitask(
     """
     arguments = {**locals(), "tasks": list(tasks)}
     NOT_NEGATIVE.check("seed", seed)
-    root = home(root, [Artifact.open(uri, "task") for uri in tasks]).root
-    _check_tasks(tasks)
-    alone = checkpoint_recipe(tasks[0], tokenizer, subset, preset, overrides, seed, root)
+    settings, opened = presets.resolve(preset, overrides), [Artifact.open(uri, "task") for uri in tasks]
+    root = home(root, opened).root
+    _check_tasks(opened)
+    alone = checkpoint_recipe(tasks[0], tokenizer, subset, settings, seed, root)
     inputs, how = dict(alone.inputs), alone.inputs["task_tokens"].manifest.settings
     if subset:
-        check_protected(Artifact.open(subset, "subset"), *(Artifact.open(uri, "task") for uri in tasks[1:]))
-    for number, uri in enumerate(tasks[1:], start=1):
-        inputs[f"task-{number}"] = Artifact.open(uri, "task")
-        inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(uri, tokenizer, **how, root=root))
+        check_protected(Artifact.open(subset, "subset"), *opened[1:])
+    for number, task in enumerate(opened[1:], start=1):
+        inputs[f"task-{number}"] = task
+        inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(task.uri, tokenizer, **how, root=root))
     recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": MULTI_TASK}, inputs)
-    return _stage1(recipe, root, train_multitask, arguments)
+    return _stage1(recipe, settings, root, train_multitask, arguments)
 
 
-def _stage1(recipe: Recipe, root: str | None, step: Callable[..., str], arguments: dict[str, Any]) -> str:
+def _stage1(
+    recipe: Recipe, preset: Preset, root: str | None, step: Callable[..., str], arguments: dict[str, Any]
+) -> str:
     def write(draft: Draft) -> None:
         from tlm.training.joint import train_jointly
 
-        named = arguments["preset"], arguments["overrides"]
-        train_jointly(draft, recipe, presets.resolve(*named), arguments["compute"], root)
-        draft.run |= presets.named(*named)
+        train_jointly(draft, recipe, preset, arguments["compute"], root)
+        draft.run |= presets.named(arguments["preset"], arguments["overrides"])
 
     settings: dict[str, int] = recipe.settings["train"]  # most steps are external, where there are such steps
     rows = settings.get("external_batch") or settings["internal_batch"]
@@ -127,18 +130,9 @@ def _stage1(recipe: Recipe, root: str | None, step: Callable[..., str], argument
 
 
 def checkpoint_recipe(
-    task: str,
-    tokenizer: str,
-    subset: str,
-    preset: str,
-    overrides: Sequence[str],
-    seed: int,
-    root: str | None,
-    *,
-    start: str = "",
+    task: str, tokenizer: str, subset: str, settings: Preset, seed: int, root: str | None, start: str = ""
 ) -> Recipe:
     """Return all that decides the result of `train`, with everything checked and the texts tokenized."""
-    settings = presets.resolve(preset, overrides)
     examples, begin = Artifact.open(task, "task"), Artifact.open(start, "checkpoint") if start else None
     vocabulary = _tokenizer(tokenizer, begin)
     passages = Artifact.open(subset, "subset") if subset else None
@@ -230,17 +224,16 @@ def _check_passages(settings: Preset, passages: Artifact | None) -> None:
         raise InputError(f"{passages.uri} has no passages; retrieve with a larger K, or train without a subset")
 
 
-def _check_tasks(uris: list[str]) -> None:
+def _check_tasks(tasks: list[Artifact]) -> None:
     """Raise InputError where there is no task, two have the same name, or one has no training examples."""
-    if not uris:
+    if not tasks:
         raise InputError("no task is given; expected the URIs of the tasks to train for")
     known: dict[str, str] = {}
-    for uri in uris:
-        task = Artifact.open(uri, "task")
+    for task in tasks:
+        name, uri = str(task.details["name"]), task.uri
         one_label_each(task, "train-multitask")
         if task.counts.get(UNLABELLED):
             raise InputError(f"{uri} has texts without labels, which train for one task alone; load it without them")
-        name = str(task.details["name"])
         if name in known:
             raise InputError(f"{known[name]} and {uri} are both called '{name}'; give each task once, by its own name")
         known[name] = uri

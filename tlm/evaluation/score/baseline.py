@@ -9,6 +9,7 @@ from tlm.data.marks import named_marks
 from tlm.data.passages import texts
 from tlm.data.tasks.examples import classes_of, read_splits, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
+from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.subset.export import Selection
@@ -128,10 +129,15 @@ def _fitted(recipe: Recipe) -> "Model":
 
 
 def given(task: Artifact, spans: Sequence[str] = ()) -> "Given":
-    """What shallow models of a task are fitted to; they look for marks where `spans` names none."""
+    """What shallow models of a task are fitted to; they look for marks where `spans` names none.
+
+    Raises InputError if there are no training examples.
+    """
     from tlm.shallow.linear import Given
 
     splits, marks = read_splits(task, "train", "dev"), named_marks(spans) if spans else None
+    if not splits["train"].texts:
+        raise InputError(f"{task.uri} has no training examples; a linear model needs some")
     return Given(splits["train"], splits["dev"], task.details["metric"], classes_of(task), marks)
 
 

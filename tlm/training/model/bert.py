@@ -66,7 +66,6 @@ class BertBody(LayeredBody):
     """A body with the parameters of `transformers.BertForSequenceClassification`."""
 
     classifier_name = "BertForSequenceClassification"
-    pools_all = False
     head_names = ("bert.pooler.", "classifier.")
     fixed: ClassVar[dict[str, Any]] = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}
     dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
@@ -105,10 +104,6 @@ class BertBody(LayeredBody):
     def layers(self) -> list[Layer]:
         """The layers, in order."""
         return list(self.bert["encoder"]["layer"])
-
-    def final(self, hidden: Tensor) -> Tensor:
-        """The same states: there is no final norm."""
-        return hidden
 
     def classify(self, states: Tensor, inputs: Inputs) -> Tensor:
         """Class logits, [B, labels], from the states of [CLS]."""

@@ -152,7 +152,7 @@ class LayeredBody(Body):
     """
 
     classifier_name: str
-    pools_all: bool
+    pools_all = False
     fixed: ClassVar[dict[str, Any]]
     dropouts: tuple[str, ...]
 
@@ -169,9 +169,9 @@ class LayeredBody(Body):
     def layers(self) -> list[Layer]:
         """All layers in order."""
 
-    @abstractmethod
     def final(self, hidden: Tensor) -> Tensor:
-        """The encoder's output, given the last layer's."""
+        """The encoder's output, given the last layer's: the same states, where there is no final norm."""
+        return hidden
 
     @abstractmethod
     def classify(self, states: Tensor, inputs: Inputs) -> Tensor:

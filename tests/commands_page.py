@@ -1,28 +1,46 @@
-"""Write the table of commands in docs/commands.md from the command lines: ``python -m tests.commands_page``."""
+"""Write tables of the documentation from the code: ``python -m tests.commands_page``.
 
+That of commands in docs/commands.md, and that of the pipeline's parameters in docs/kubeflow.md.
+"""
+
+import inspect
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from pipelines.compiled import build as pipeline
 from pipelines.run import app
+from tlm.cli.command import descriptions
 from tlm.cli.main import COMMANDS, build
 
-PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- python -m tests.commands_page -->\n", "<!-- end -->"
 
 
-def table() -> str:
+def commands() -> str:
     """Return the commands of both programs with their arguments and summaries, as a Markdown table."""
     rows = [*_tlm(), *_run()]
     return "\n".join(["| Command | Arguments | Purpose |", "|---|---|---|", *rows])
 
 
-def page(text: str) -> str:
-    """Return the page `text` with a new table between the marks."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}{table()}\n{END}{rest.partition(END)[2]}"
+def parameters() -> str:
+    """Return the parameters of the pipeline `tlm` with their defaults and meanings, as a Markdown table."""
+    function = pipeline("tlm").pipeline_func
+    meanings, given = descriptions(function), inspect.signature(function).parameters
+    rows = [f"| `{name}` | `{json.dumps(one.default)}` | {meanings[name]} |" for name, one in given.items()]
+    return "\n".join(["| Parameter | Default | Meaning |", "|---|---|---|", *rows])
+
+
+TABLES = {"commands.md": commands, "kubeflow.md": parameters}
+
+
+def page(name: str) -> str:
+    """Return a page with a new table between the marks."""
+    before, rest = (DOCS / name).read_text(encoding="utf-8").split(BEGIN)
+    return f"{before}{BEGIN}{TABLES[name]()}\n{END}{rest.partition(END)[2]}"
 
 
 def _tlm() -> Iterator[str]:
@@ -49,4 +67,5 @@ def _commands(program: typer.Typer) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for changed in TABLES:
+        (DOCS / changed).write_text(page(changed), encoding="utf-8")

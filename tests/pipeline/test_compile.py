@@ -1,7 +1,6 @@
 """The compiled pipelines: the same bytes each time, thin bodies only, and nothing that a cluster would object to."""
 
 import ast
-import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ import yaml
 from pipelines.compiled import (
     MADE_BY,
     Compiled,
-    build,
     check_reachable,
     compile_text,
     of_this_code,
@@ -24,7 +22,6 @@ from pipelines.compiled import (
 )
 from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.steps import DAY, WEEK
-from tlm.cli.command import descriptions
 from tlm.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -173,18 +170,6 @@ def test_without_a_registry_no_pod_registers(name: str) -> None:
     }
     assert spec["root"]["inputDefinitions"]["parameters"]["registry_address"]["defaultValue"] == ""
     assert not [task for task, one in tasks.items() if outer in one.get("dependentTasks", [])]
-
-
-def test_the_table_in_the_docs_is_that_of_the_pipeline() -> None:
-    """And every parameter is described."""
-    function = build("tlm").pipeline_func
-    meanings = descriptions(function)
-    rows = [
-        f"| `{name}` | `{json.dumps(parameter.default)}` | {meanings[name]} |"
-        for name, parameter in inspect.signature(function).parameters.items()
-    ]
-    table = "\n".join(["| parameter | default | meaning |", "|---|---|---|", *rows, "", ""])
-    assert table in (ROOT / "docs/kubeflow.md").read_text(), f"docs/kubeflow.md, expected:\n{table}"
 
 
 def test_a_published_model_is_to_be_had_where_pods_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

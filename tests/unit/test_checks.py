@@ -132,6 +132,23 @@ def test_labels_that_a_model_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(checks._doubted(task)) == []
 
 
+def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
+    counts = {"a": 40, "b": 4, "c": 5, "d": 2, **{f"e{number}": 3 for number in range(4)}}
+    rows: list[Row] = [
+        (f"{one} {number}", None, one, "train") for one, many in counts.items() for number in range(many)
+    ]
+    rows += [("test", None, "a", "test")]
+    (found,) = checks._rare(Artifact.open(make_task(tmp_path, rows, "macro_f1", [*counts])))
+    assert (found.code, found.severity) == ("TLM011", checks.NOTE)
+    assert found.sentence == (
+        "6 of 8 classes have fewer than 5 examples in train: d (2), e0 (3), e1 (3), e2 (3), e3 (3), …; label more, or "
+        "join classes."
+    )
+    enough = [row for row in rows if counts[str(row[2])] >= 5]
+    assert list(checks._rare(Artifact.open(make_task(tmp_path / "enough", enough, "macro_f1", ["a", "c"])))) == []
+    assert list(checks._rare(Artifact.open(toy_world(tmp_path / "numbers", labels=None).task))) == []
+
+
 def test_a_test_split_that_is_all_in_train(tmp_path: Path) -> None:
     told = told_of(runs(toy_world(tmp_path, copies=range(40, 60))))
     assert of(told, "TLM002").startswith("All 20 test texts are in train too, so no score tells")

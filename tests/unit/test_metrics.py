@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from tlm.data.tasks.metrics import score, sum_in_order
-from tlm.evaluation.score.scores import MANY, TOP, positive, scores
+from tlm.cli.command import descriptions
+from tlm.data.tasks.metrics import CLASSIFICATION, METRICS, score, sum_in_order
+from tlm.evaluation.score.scores import MANY, METRIC_NAMES, TOP, positive, scores
+from tlm.settings.options import Problem
 
 LABELS = ["a", "b", "c"]
 
@@ -34,6 +37,15 @@ def test_classification_agrees_with_scikit_learn(size: int, seed: int) -> None:
     columns = reference.precision_recall_fscore_support(gold, predicted, labels=[0, 1, 2], zero_division=0)
     for label, row in zip(LABELS, zip(*columns, strict=True), strict=True):
         assert list(found["classes"][label].values()) == pytest.approx(row)
+
+
+def test_every_metric_has_a_name_in_reports_and_a_formula_of_its_own() -> None:
+    """Without a formula in `scores_of`, a metric of classes would silently be macro-F1."""
+    assert {*METRICS} - {"auto"} <= {*METRIC_NAMES}
+    assert {*METRICS} <= {*re.findall(r"\w+", descriptions(Problem)["metric"])}
+    gold, predicted, _ = random_case(60, 0)
+    found = {name: score(name, gold, predicted) for name in CLASSIFICATION if name != "micro_f1"}  # it is the accuracy
+    assert len({*found.values()}) == len(found), found
 
 
 @given(st.integers(1, 60), st.integers(0, 1000))

@@ -8,10 +8,11 @@ import numpy as np
 
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.ranges import HEAD, HEAD_TAIL
-from tlm.data.tasks.examples import examples
+from tlm.data.tasks.examples import classes_of, examples, read_splits
 from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
+from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.findings import AHEAD, linear_of, points, score_text
 from tlm.evaluation.report.runs import Group, Summary
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference
@@ -24,6 +25,7 @@ WARNING, NOTE = "warning", "note"
 LEAST_EXAMPLES, LEAST_GROUPS = 100, 30  # of dev and of test
 CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are lost
 UNCUT = 1 << 30  # tokens
+LEAST_OF_CLASS, NAMED = 5, 5  # examples of a class in train; rare classes that are named
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 
 
@@ -66,6 +68,7 @@ def checks(
     found += _divided(task)
     found += _few(differences)
     found += _doubted(task)
+    found += _rare(task)
     return sorted(found, key=lambda check: check.severity != WARNING)
 
 
@@ -195,3 +198,17 @@ def _doubted(task: Artifact | None) -> Iterator[Check]:
         if found := len(wrong(means, gold)[0]):
             of = f"{found:,} of {len(gold):,} labels of train and dev look wrong"
             yield Check("TLM010", NOTE, f"{of}; tlm label-errors lists them, and many of them may be right.")
+
+
+def _rare(task: Artifact | None) -> Iterator[Check]:
+    """Classes with hardly any examples to learn from."""
+    if task is None or not (labels := classes_of(task)):
+        return
+    with suppress(InputError):  # gone, which the report says elsewhere
+        gold = read_splits(task, "train")["train"].gold
+        counts = gold.sum(axis=0) if gold.ndim > 1 else np.bincount(gold, minlength=len(labels))
+        rare = [place for place in np.argsort(counts, kind="stable").tolist() if counts[place] < LEAST_OF_CLASS]
+        if rare:
+            named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
+            of = f"{len(rare):,} of {len(labels):,} classes have fewer than {LEAST_OF_CLASS} examples in train"
+            yield Check("TLM011", NOTE, f"{of}: {named}{', …' * (len(rare) > NAMED)}; label more, or join classes.")

@@ -1,6 +1,5 @@
 """The number of tasks from which one published model, fine-tuned for each, costs less than TLM for each."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
     from research.score_and_compute import Point, published, score_against_compute
 
     opened = Artifact.open(report, "report")
-    shown = json.loads(opened.path("report.json").read_text(encoding="utf-8"))
+    shown = opened.json("report.json")
     arms = [
         Point(
             one["name"],

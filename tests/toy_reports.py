@@ -9,7 +9,6 @@ from typing import Any
 from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import signed_json
-from tlm.evaluation.report import kfp
 from tlm.evaluation.report.report import contents, report
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -38,11 +37,14 @@ def toy_world(
     return World(root, make_task(root, rows, metric, labels, copies=copies), passages)
 
 
+def pages(uri: str) -> dict[str, str]:
+    """The files of a report by format."""
+    found = Artifact.open(uri)
+    return {form: found.path(f"report.{form}").read_text(encoding="utf-8") for form in ("html", "md", "json")}
+
+
 def reported(root: Path, metrics: list[str]) -> dict[str, str]:
-    return {
-        form: path.read_text(encoding="utf-8")
-        for form, path in kfp.report_files(report(metrics, root=str(root))).items()
-    }
+    return pages(report(metrics, root=str(root)))
 
 
 def as_if(root: Path, kind: str = "*", **facts: Any) -> None:

@@ -38,7 +38,7 @@ def measure(classes: int, texts: int, place: Path) -> list[Result]:
     cost = cost_of(child(fit, task))
     metrics = Artifact.open(baseline(task))  # found
     tried = metrics.input("model").details["tried"]
-    score = json.loads(metrics.path("metrics.json").read_text())["splits"]["test"]
+    score = metrics.json("metrics.json")["splits"]["test"]
     seconds, memory = (MOST_SECONDS, MOST_MIB) if (classes, texts) == BOUND else (None, None)
     label = f"{classes:,} classes, {texts:,} texts"
     return [

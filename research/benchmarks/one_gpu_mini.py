@@ -7,7 +7,6 @@ With --rehearse the same is done with the preset `tiny`, on whatever the machine
 
 import argparse
 import importlib.util
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +76,7 @@ def _times(report: str) -> dict[str, float]:
     """Seconds of training by arm, printed with the device and the scores."""
     from tlm.artifacts.artifact import Artifact
 
-    told = json.loads(Artifact.open(report, "report").path("report.json").read_text(encoding="utf-8"))
+    told = Artifact.open(report, "report").json("report.json")
     groups = [group for group in told["groups"] if group["kind"] == "encoder"]
     for group in groups:
         print(_line(group, told["task"]["metric_name"]))

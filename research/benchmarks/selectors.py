@@ -1,6 +1,5 @@
 """The cost of each selector, and the distance of its text from the task's (`TLM_DEV_DATA`)."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ def of_task(corpus: str, task: Path, share: float, root: str, judge: str = JUDGE
     with Stopwatch() as watch:
         subsets.append(influential(corpus, labelled, subsets[0], 0, judge))
     taken.append(watch.cost().cpu)
-    study = json.loads(Artifact.open(retrieval_study(subsets)).path("study.json").read_text())
+    study = Artifact.open(retrieval_study(subsets)).json("study.json")
     whole = on_topic(corpus)
     results = []
     for number, (subset, one) in enumerate(zip(subsets, study["subsets"], strict=True)):

@@ -1,6 +1,5 @@
 """The contents of the report on several tasks: scores by task and arm, and the cost of each arm's trainings."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -29,7 +28,7 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
     Raises:
         InputError: an arm of a task was run with several settings, or the tasks have no arm in common.
     """
-    pages = [json.loads(report.path("report.json").read_text(encoding="utf-8")) for report in reports]
+    pages = [report.json("report.json") for report in reports]
     names = [page["task"]["name"] for page in pages]
     found = [_by_arm(name, own) for name, own in zip(names, metrics, strict=True)]
     common = [arm for arm in found[0] if all(arm in groups for groups in found)]

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.toy_reports import Page, as_if, is_safe, toy_world
+from tests.toy_reports import Page, as_if, is_safe, pages, toy_world
 from tests.toys import World, make, save
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.parallel import each
 from tlm.evaluation.report import bill as units
-from tlm.evaluation.report import kfp
 from tlm.evaluation.report.bill import amounts, million, spent_on, summed
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.runs import Spent
@@ -31,10 +30,7 @@ SPEED = {"texts": 500, "seconds": 2.0, "cpu_seconds": 4.0, "cpu_joules": 36.0, "
 
 
 def bill_of(root: Path, metrics: list[str], **prices: float) -> tuple[dict[str, Any], dict[str, str]]:
-    files = {
-        form: path.read_text()
-        for form, path in kfp.report_files(report(metrics, prices=Prices(**prices), root=str(root))).items()
-    }
+    files = pages(report(metrics, prices=Prices(**prices), root=str(root)))
     is_safe(files["html"])
     return json.loads(files["json"])["bill"], files
 

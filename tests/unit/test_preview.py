@@ -6,8 +6,9 @@ import pytest
 from tests.toy_reports import LABELS, toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.pages.blocks import Heading, Items, Span, Text
 from tlm.evaluation.pages.plain import markdown
-from tlm.evaluation.report.preview import preview, sampled, section
+from tlm.evaluation.report.preview import blocks, preview, section
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +25,28 @@ def test_passages_are_the_best_ranked_ones(world, kind):
     subset = Artifact.open(world.subsets["bm25"])
     hits = subset.input("hits")
     source = hits if kind == "hits" else subset
-    told = sampled(source, 2, 2, "", 300)
-    assert [group["label"] for group in told["groups"]] == LABELS
     examples = rows_of(hits.input("task"), "examples.parquet")
     queries = {row["examples"][0]: row["query"] for row in rows_of(hits, "queries.parquet")}
     found = rows_of(hits, "hits.parquet")
     kept = {row["doc"] for row in rows_of(subset, "passages-00000.parquet")}
-    for group in told["groups"]:
-        assert len(group["examples"]) == 2
-        for example in group["examples"]:
-            row = int(example["id"][1:])
-            assert examples[row]["label"] == group["label"]
-            assert examples[row]["split"] == "train"
-            mine = sorted((hit["rank"], hit["doc"]) for hit in found if hit["query"] == queries[row])
-            expected = [(rank, doc) for rank, doc in mine if kind == "hits" or doc in kept][:2]
-            assert [(one["rank"], one["doc"]) for one in example["passages"]] == expected
-            assert [one["text"] for one in example["passages"]] == [world.passages[doc] for _, doc in expected]
+    shown: dict[str, list[int]] = {}
+    for block in [*blocks(source, 2, 2, "", 300)][2:]:
+        match block:
+            case Heading(line=Span(text=label)):
+                shown[label] = []
+            case Text(line=(_, _, Span(text=name), *_)):
+                row = int(name[1:])
+                shown[label].append(row)
+                assert (examples[row]["label"], examples[row]["split"]) == (label, "train")
+            case Items(lines=lines):
+                mine = sorted((hit["rank"], hit["doc"]) for hit in found if hit["query"] == queries[row])
+                expected = [(rank, doc) for rank, doc in mine if kind == "hits" or doc in kept][:2]
+                assert [text.text for _, text in lines] == [world.passages[doc] for _, doc in expected]
+                for (place, _), (rank, doc) in zip(lines, expected, strict=True):
+                    assert place.startswith(f"rank {rank}, score ")
+                    assert place.endswith(f", passage {doc}: ")
+    assert [*shown] == LABELS
+    assert all(len(set(rows)) == 2 for rows in shown.values())
 
 
 def test_markdown_and_terminal(world):
@@ -72,9 +79,10 @@ def test_a_page_names_askers_only_where_there_are_some_and_says_that_one_has_no_
 
 def test_regression_is_shown_by_ranges(tmp_path):
     world = toy_world(tmp_path, labels=None)
-    told = sampled(Artifact.open(world.subsets["bm25"]), 1, 1, "", 300)
-    assert len(told["groups"]) == 5
-    assert told["groups"][0]["label"].startswith("0 to ")
+    told = [*blocks(Artifact.open(world.subsets["bm25"]), 1, 1, "", 300)][2:]
+    ranges = [one.line.text for one in told if isinstance(one, Heading)]
+    assert len(ranges) == 5
+    assert ranges[0].startswith("0 to ")
     with pytest.raises(InputError, match="has numbers, no labels"):
         preview(world.subsets["bm25"], label="1")
 
@@ -84,7 +92,6 @@ def test_wrong_settings_in_a_sentence(world):
     for options, expected in [
         ({"label": "gren"}, "did you mean 'green'"),
         ({"examples": 0}, "examples is 0"),
-        ({"form": "html"}, "form 'html' is unknown"),
     ]:
         with pytest.raises(InputError, match=expected):
             preview(uri, **options)

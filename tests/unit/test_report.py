@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from kfp import dsl
 
 from tests.toy_reports import LABELS, as_if, is_safe, reported, told_of, toy_world
 from tests.toys import make_task, read_json, words
@@ -35,7 +36,7 @@ def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
     assert group["test"]["values"] == scores
     assert group["test"]["std"] == pytest.approx(np.std(scores, ddof=1))
     assert group["cost"]["flops"]["mean"] == 8e13
-    matrices = [kfp.confusion(uri)[1] for uri in uris]
+    matrices = [Artifact.open(uri).json("metrics.json")["splits"]["test"]["confusion"] for uri in uris]
     assert told["confusion"]["matrix"] == np.sum(matrices, axis=0).tolist()
     expected = f"{100 * np.mean(scores):.1f} ± {100 * np.std(scores, ddof=1):.1f}"
     for form in ("html", "md"):
@@ -318,16 +319,17 @@ def test_what_cannot_be_reported_is_said_in_a_sentence(tmp_path: Path) -> None:
 def test_what_the_pipelines_page_shows(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     uri = world.metrics("bm25", 3, 0.6, mlm=4.0)
-    summary = kfp.summary(uri)
+    summary = kfp.summary(Artifact.open(uri).json("metrics.json"))
     assert summary["test_macro_f1"] == Artifact.open(uri).details["test"]
     assert summary["test_mlm_loss"] == pytest.approx(4.03)
     assert np.isfinite(list(summary.values())).all()
-    labels, matrix = kfp.confusion(uri)
-    assert labels == LABELS
-    assert np.sum(matrix) == 20
+    shown = dsl.ClassificationMetrics()
+    kfp.log_scores(uri, dsl.Metrics(), shown)
+    matrix = shown.metadata["confusionMatrix"]
+    assert [one["displayName"] for one in matrix["annotationSpecs"]] == LABELS
+    assert np.sum([one["row"] for one in matrix["rows"]]) == 20
     card = kfp.dataset_card(world.subsets["bm25"])
     assert "| `near-duplicate` | 2 |" in card
-    assert set(kfp.report_files(report([uri], root=str(tmp_path)))) == {"html", "md", "json"}
 
 
 def test_evenly_spaced_rows_out_of_shards(tmp_path: Path) -> None:

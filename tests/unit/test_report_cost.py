@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from research.score_and_compute import Point, published, score_against_compute
-from tests.toy_reports import Page, is_safe, toy_world
+from tests.toy_reports import Page, is_safe, pages, toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import signed_json
 from tlm.evaluation.pages.text import power
-from tlm.evaluation.report import kfp
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.settings.options import Prices
@@ -35,8 +34,7 @@ def runs(root: Path, **facts: Any) -> list[str]:
 
 
 def made(root: Path, uris: list[str], **prices: float) -> dict[str, str]:
-    files = kfp.report_files(report(uris, prices=Prices(**prices), root=str(root)))
-    return {form: path.read_text(encoding="utf-8") for form, path in files.items()}
+    return pages(report(uris, prices=Prices(**prices), root=str(root)))
 
 
 def table(markdown: str) -> list[dict[str, str]]:

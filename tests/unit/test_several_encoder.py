@@ -118,13 +118,14 @@ def test_scores_are_of_labels_above_the_thresholds_and_cross_fitted_on_dev(end, 
     dev = cross_decided(chances["dev"], splits["dev"].gold, splits["dev"].group)
     for name, decided in (("test", test), ("dev", dev)):
         expected = float((decided == splits[name].gold).all(axis=1).mean())
-        assert summary(metrics)[f"{name}_exact_match"] == pytest.approx(expected)
+        assert summary(Artifact.open(metrics).json("metrics.json"))[f"{name}_exact_match"] == pytest.approx(expected)
 
 
 def test_a_checkpoint_is_scored_at_a_half(start, task):
     predictor, _ = open_predictor(start.path("model"), "cpu")
     assert predictor.thresholds == [0.5] * 3
-    assert 0 <= summary(evaluate(start.uri, task.uri, device="cpu"))["test_micro_f1"] <= 1
+    metrics = Artifact.open(evaluate(start.uri, task.uri, device="cpu"))
+    assert 0 <= summary(metrics.json("metrics.json"))["test_micro_f1"] <= 1
 
 
 def test_onnx_answers_alike_and_a_mixture_too(end, task, root):

@@ -83,7 +83,7 @@ def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     assert "\n".join([named, "", f"`{model}`", "", "## Results"]) in summary
     assert summary.index("## Models") < summary.index("## Results")
     given = Artifact.open(uri).path("report.md").read_text()
-    assert summary.replace(kfp.models(uri), "").replace("&nbsp;&nbsp;", "") == given
+    assert summary.replace(kfp.models(Artifact.open(uri)), "").replace("&nbsp;&nbsp;", "") == given
     assert "| Arm&nbsp;&nbsp; |" in summary
     assert root not in given
 
@@ -107,7 +107,7 @@ def test_the_roc_curve_of_a_binary_task_is_whole_and_finite(metrics):
     assert matrix.metadata["confusionMatrix"]
     points = matrix.metadata["confidenceMetrics"]
     assert all(0 <= point["confidenceThreshold"] <= 1 for point in points)
-    fpr, tpr, _ = kfp.roc(metrics)
+    fpr, tpr, _ = kfp.roc(Artifact.open(metrics), "yes")
     assert (fpr[0], tpr[0]) == (0, 0)
     assert (fpr[-1], tpr[-1]) == (1, 1)
     rows = pq.read_table(Artifact.open(metrics).path("predictions.parquet")).to_pylist()

@@ -287,6 +287,10 @@ class Artifact:
             raise InputError(f"{self.uri} has no file '{logical}'; it has {', '.join(sorted(files))}")
         return self._folder(inside)
 
+    def json(self, logical: str) -> Any:
+        """Return what a JSON file holds (``report.json``)."""
+        return json.loads(self.path(logical).read_text(encoding="utf-8"))
+
     def address(self, logical: str) -> str:
         """Return the URI of a top-level folder by its logical name (``model``). The digest of the files is in it."""
         for entry in self.manifest.files:

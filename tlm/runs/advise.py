@@ -4,7 +4,6 @@
 retrieval on dev, by models without a network.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import ceil, log
@@ -255,8 +254,7 @@ def tune(
     inputs = {f"metrics-{number:03d}": trial.metrics for number, trial in enumerate(trials)}
     recipe = Recipe("study", "tune", VERSION, {"start": base.model_dump()}, inputs)
     uri = produce(recipe, root, _write, trials, base)
-    study = json.loads(Artifact.open(uri).path("study.json").read_text(encoding="utf-8"))
-    say(terminal(_page(study)).strip("\n"))
+    say(terminal(_page(Artifact.open(uri).json("study.json"))).strip("\n"))
     return uri
 
 

@@ -1,6 +1,5 @@
 """Serve a model: here, until a signal ends it (`serve`), or in a cluster by KServe (`kserve-manifest`)."""
 
-import json
 import math
 import os
 import re
@@ -180,5 +179,4 @@ def _longest(model: Artifact) -> int:
     }
     if why := next((why for why, holds in unfit.items() if holds), ""):
         raise InputError(f"{model.uri} {why}; use --runtime tlm")
-    tokenizer = json.loads(model.path("model/tokenizer_config.json").read_text(encoding="utf-8"))
-    return int(tokenizer["model_max_length"])
+    return int(model.json("model/tokenizer_config.json")["model_max_length"])

@@ -16,16 +16,7 @@ from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.predict import trained
-from tlm.evaluation.report.lineage import (
-    STEPS,
-    dropped,
-    dropped_section,
-    everything,
-    gone,
-    lineage_rows,
-    name_of,
-    section,
-)
+from tlm.evaluation.report import lineage
 from tlm.progress import Answer, say
 
 LICENSE = "license"
@@ -44,7 +35,7 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
     """
     subject = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics", "report")
     subject = trained(artifact) if subject.manifest.kind == "report" else subject
-    every = everything([subject])
+    every = lineage.everything([subject])
     found = contents(subject, every)
     page = list(blocks(found))
     if to:
@@ -70,14 +61,14 @@ def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:
     behind = {one.folder_name: {part.folder_name for part in one.lineage()} for one in subsets}
     corpus = next(iter(corpora), None)
     return {
-        "subject": subject.as_input().model_dump() | {"name": name_of(subject), "tlm": subject.manifest.tool},
+        "subject": subject.as_input().model_dump() | {"name": lineage.name_of(subject), "tlm": subject.manifest.tool},
         "corpora": [
             _corpus(one, [own for own in subsets if one.folder_name in behind[own.folder_name]]) for one in corpora
         ],
         "files": [file for one in found for file in _files(one)],
-        "dropped": [dropped(one, corpus) for one in found if one.manifest.kind in STEPS],
-        "lineage": lineage_rows(found),
-        "gone": gone(found),
+        "dropped": [lineage.dropped(one, corpus) for one in found if one.manifest.kind in lineage.STEPS],
+        "lineage": lineage.lineage_rows(found),
+        "gone": lineage.gone(found),
     }
 
 
@@ -143,8 +134,8 @@ def blocks(found: dict[str, Any]) -> Iterator[Block]:
         yield Heading("Raw files")
         columns = [Column(name, "left") for name in ("of", "split", "file", "digest")]
         yield Table(columns, list(map(_file, files[:MOST_ROWS])), SHORTENED.format(MOST_ROWS))
-    yield from dropped_section(found["dropped"])
-    yield from section(found["lineage"])
+    yield from lineage.dropped_section(found["dropped"])
+    yield from lineage.section(found["lineage"])
 
 
 def _sentences(corpus: dict[str, Any]) -> Iterator[str]:

@@ -185,7 +185,7 @@ def recommended_by(report: Artifact) -> tuple[Artifact, dict[str, Any]]:
     """The metrics of the model that a report says to use, of its seeds the one best on dev; and the report's facts."""
     if report.manifest.step != "report":
         raise InputError(f"{report.uri} is on several tasks; give the report of one task")
-    facts = json.loads(report.path("report.json").read_text(encoding="utf-8"))
+    facts = report.json("report.json")
     if "metrics" not in facts["best"]:
         raise InputError(f"{report.uri} is of an older version, which does not say which model to use; make it again")
     inputs = report.manifest.inputs.items()

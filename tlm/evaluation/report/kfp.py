@@ -1,6 +1,5 @@
 """Outputs for Kubeflow's user interface."""
 
-import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -25,38 +24,26 @@ SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each
 ROC_POINTS = 200  # at most, because they are stored in the run's metadata
 
 
-def summary(metrics: str) -> dict[str, float]:
-    """Scores of a ``metrics`` artifact by name (``test_macro_f1``, ``dev_accuracy``, ``test_mlm_loss``), all finite."""
-    values = _values(metrics)
+def summary(values: dict[str, Any]) -> dict[str, float]:
+    """The scores in metrics.json by name (``test_macro_f1``, ``dev_accuracy``, ``test_mlm_loss``), all finite."""
     scores = {
-        f"{split}_{name}": float(values["splits"][split][name])
-        for split in values["splits"]
+        f"{split}_{name}": float(found[name])
+        for split, found in values["splits"].items()
         for name in (*METRICS[1:], "rmse")
-        if name in values["splits"][split]
+        if name in found
     }
     return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}
 
 
-def confusion(metrics: str) -> tuple[list[str], list[list[int]]]:
-    """Labels and confusion matrix on test (rows gold, columns predicted).
-
-    Two empty lists for regression, and for several labels a text.
-    """
-    values = _values(metrics)
-    matrix = values["splits"]["test"].get("confusion", [])
-    return values["labels"] if matrix else [], matrix
-
-
-def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
-    """ROC curve of a binary task on test, with the second label as the positive one.
+def roc(metrics: Artifact, label: str) -> tuple[list[float], list[float], list[float]] | None:
+    """ROC curve of a binary task on test, with `label`, its second one, as the positive one.
 
     Returns false and true positive rates and thresholds, which fall from 1 (scikit-learn begins with infinity, which
     the pipeline's interface cannot store). None if test has only one class, because one of the rates is then undefined.
     """
     from sklearn.metrics import roc_curve
 
-    label = positive(_values(metrics)["labels"])
-    path = Artifact.open(metrics, "metrics").path("predictions.parquet")
+    path = metrics.path("predictions.parquet")
     test = pq.read_table(path, filters=[("split", "=", "test")], partitioning=None).to_pylist()
     truth = [row["gold"] == label for row in test]
     if len(set(truth)) < 2:
@@ -65,12 +52,6 @@ def roc(metrics: str) -> tuple[list[float], list[float], list[float]] | None:
     shown = np.unique(np.linspace(0, len(curve[0]) - 1, ROC_POINTS).round().astype(int))  # with both ends
     fpr, tpr, thresholds = ([min(float(value), 1.0) for value in part[shown]] for part in curve)
     return fpr, tpr, thresholds
-
-
-def report_files(report: str) -> dict[str, Path]:
-    """Local paths of a report's files by format: html, md, json."""
-    artifact = Artifact.open(report, "report")
-    return {form: artifact.path(f"report.{form}") for form in ("html", "md", "json")}
 
 
 def dataset_card(subset: str) -> str:
@@ -113,13 +94,15 @@ def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
 
 def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
     """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs (duck-typed)."""
-    _name_run(Artifact.open(uri), metrics)
-    for name, value in summary(uri).items():
+    artifact = Artifact.open(uri, "metrics")
+    values = artifact.json("metrics.json")
+    _name_run(artifact, metrics)
+    for name, value in summary(values).items():
         metrics.log_metric(name, value)
-    labels, matrix = confusion(uri)
-    if confusion_matrix is not None and labels:
-        confusion_matrix.log_confusion_matrix(labels, matrix)
-        if len(labels) == 2 and (curve := roc(uri)):
+    matrix = values["splits"]["test"].get("confusion")  # not of numbers, nor of several labels a text
+    if confusion_matrix is not None and matrix:
+        confusion_matrix.log_confusion_matrix(values["labels"], matrix)
+        if (label := positive(values["labels"])) and (curve := roc(artifact, label)):
             confusion_matrix.log_roc_curve(*curve)
 
 
@@ -135,24 +118,23 @@ def write_report(report: str, html: str, markdown: str, to_notebook: str = "") -
     """
     if to_notebook:
         notebook(report, to=to_notebook)
-    files = report_files(report)
-    shutil.copyfile(files["html"], html)
-    head, heading, rest = files["md"].read_text(encoding="utf-8").partition("\n## ")
-    Path(markdown).write_text(_spaced(f"{head}{models(report)}{heading}{rest}"), encoding="utf-8")
+    artifact = Artifact.open(report, "report")
+    shutil.copyfile(artifact.path("report.html"), html)
+    head, heading, rest = artifact.path("report.md").read_text(encoding="utf-8").partition("\n## ")
+    Path(markdown).write_text(_spaced(f"{head}{models(artifact)}{heading}{rest}"), encoding="utf-8")
     return report
 
 
-def models(report: str) -> str:
+def models(report: Artifact) -> str:
     """The models that a report compares, in Markdown: the one that it says to use, then the best on dev first.
 
     Reports themselves have no URIs, because these depend on the store. Imported scores have no model, and a report on
     several tasks names models in the reports on each.
     """
-    artifact = Artifact.open(report, "report")
-    found = [one for one in compared(artifact) if "model" in one.manifest.inputs]
+    found = [one for one in compared(report) if "model" in one.manifest.inputs]
     if not found:
         return ""
-    best = json.loads(artifact.path("report.json").read_text(encoding="utf-8")).get("best", {}).get("metrics")
+    best = report.json("report.json").get("best", {}).get("metrics")
     found.sort(key=lambda one: (one.manifest.key != best, -one.details["dev"]))
     return "\n" + markdown(_models(found, best))
 
@@ -182,8 +164,3 @@ def _name_run(artifact: Artifact, metrics: Any) -> None:
             "arm": ReportRow.of(details["arm"], details.get("stage", "")).name,
             "seed": details["seed"],
         }
-
-
-def _values(metrics: str) -> dict[str, Any]:
-    artifact = Artifact.open(metrics, "metrics")
-    return json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]

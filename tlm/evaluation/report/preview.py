@@ -6,7 +6,7 @@ The command `preview` begins with a few examples of each label, the evidence of 
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples as read_examples
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
-from tlm.evaluation.pages.blocks import Block, Card, Heading, Items, Part, Quote, Span, Text
+from tlm.evaluation.pages.blocks import Block, Card, Heading, Items, Line, Part, Quote, Span, Text
 from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import without_root
@@ -39,30 +39,35 @@ def examples_by_query(hits: Artifact) -> dict[int, list[int]]:
     return dict(zip(table["query"].to_pylist(), table["examples"].to_pylist(), strict=True))
 
 
-def sampled(source: Artifact, examples: int, passages: int, label: str, width: int) -> dict[str, Any]:
-    """The contents of the preview, as plain data.
+def blocks(source: Artifact, examples: int, passages: int, label: str, width: int) -> Iterator[Block]:
+    """The preview as blocks.
 
     Raises:
         InputError: The task has no such label, or an artifact that `source` was made from is gone.
     """
     hits = source if source.manifest.kind == "hits" else source.input("hits")
-    task = hits.input("task")
+    task, arm = hits.input("task"), hits.details["arm"]
     kept = (
         None if source is hits else np.concatenate([part["doc"].to_numpy() for part in read_passages(source, ["doc"])])
     )
-    if hits.details["arm"] in WITHOUT_QUERIES:
-        groups = [{"label": "", "examples": [_drawn(source, kept, passages, width)]}]
-    else:
-        chosen, groups = _chosen(task, examples, label), []
-        rows = rows_at(task, "examples.parquet", chain.from_iterable(chosen.values()))
-        queries = {row: query for query, behind in examples_by_query(hits).items() for row in behind if row in rows}
-        best = _best(hits, kept, list(queries.values()), passages)
-        texts = _texts(source, kept, [hit["doc"] for found in best.values() for hit in found])
-        for name, numbers in chosen.items():
-            shown = [_example(rows[row], best.get(queries.get(row, -1)), texts, width) for row in numbers]
-            groups.append({"label": visible(name, 40), "examples": shown})
-    title = f"{task.details['name']}: what {hits.details['arm']} retrieved"
-    return {"title": title, "facts": _facts(source, hits), "groups": groups}
+    yield Heading(f"{task.details['name']}: what {arm} retrieved", 1)
+    yield Text(_facts(source, hits))
+    if arm in WITHOUT_QUERIES:
+        yield _drawn(source, kept, passages, width)
+        return
+    chosen = _chosen(task, examples, label)
+    rows = rows_at(task, "examples.parquet", chain.from_iterable(chosen.values()))
+    queries = {row: query for query, behind in examples_by_query(hits).items() for row in behind if row in rows}
+    best = _best(hits, kept, list(queries.values()), passages)
+    texts = _texts(source, kept, [hit["doc"] for found in best.values() for hit in found])
+    for name, numbers in chosen.items():
+        yield Heading(Span(visible(name, 40)))
+        for row in numbers:
+            text, found = whole_text(rows[row]), best.get(queries.get(row, -1))
+            about = Span("Example", "bold"), " ", Span(visible(rows[row]["id"], 60)), ": "
+            yield Text((*about, Quote.of(visible(text, width))))
+            missing = "was not searched for" if found is None else "no passage: no hit, or all were removed"
+            yield Items(tuple(_passage_line(hit, texts, text, width) for hit in found or ()) or (missing,))
 
 
 def _facts(source: Artifact, hits: Artifact) -> str:
@@ -73,25 +78,18 @@ def _facts(source: Artifact, hits: Artifact) -> str:
     return f"{source.details['passages']:,} passages; the filters removed {dropped:,}, which are not shown."
 
 
-def _example(row: dict[str, Any], found: Hits | None, texts: dict[int, str], width: int) -> dict[str, Any]:
-    """An example with its hits; None if it was no query."""
-    text = whole_text(row)
-    missing = "was not searched for" if found is None else "" if found else "no passage: no hit, or all were removed"
-    shown = _passages(found or [], texts, text, width)
-    return {"id": visible(row["id"], 60), "text": visible(text, width), "passages": shown, "missing": missing}
+def _passage_line(hit: dict[str, Any], texts: dict[int, str], question: str, width: int) -> Line:
+    ranked = f"rank {hit['rank']}, score {hit['score']:.1f}, passage " if "rank" in hit else ""
+    pieces = shared_words(visible(texts[hit["doc"]], width), question)
+    return f"{ranked}{hit['doc']}: ", Quote(tuple(pieces))
 
 
-def _passages(found: Hits, texts: dict[int, str], question: str, width: int) -> list[dict[str, Any]]:
-    shown = ((hit, visible(texts[hit["doc"]], width)) for hit in found)
-    return [{**hit, "text": text, "pieces": shared_words(text, question)} for hit, text in shown]
-
-
-def _drawn(source: Artifact, kept: Ints | None, passages: int, width: int) -> dict[str, Any]:
+def _drawn(source: Artifact, kept: Ints | None, passages: int, width: int) -> Items:
     """Evenly spaced random passages."""
     total, pattern = (source.counts["hits"], "hits.parquet") if kept is None else (len(kept), PASSAGES)
     docs = [row["doc"] for row in rows_at(source, pattern, evenly(total, passages)).values()]
-    shown = _passages([{"doc": doc, "rank": None} for doc in docs], _texts(source, kept, docs), "", width)
-    return {"id": "", "text": "", "passages": shown, "missing": ""}
+    texts = _texts(source, kept, docs)
+    return Items(tuple(_passage_line({"doc": doc}, texts, "", width) for doc in docs))
 
 
 def _chosen(task: Artifact, wanted: int, label: str) -> dict[str, list[int]]:
@@ -133,11 +131,14 @@ def _texts(source: Artifact, kept: Ints | None, docs: Sequence[int]) -> dict[int
     return {row["doc"]: row["text"] for row in rows_at(artifact, PASSAGES, rows).values()}
 
 
-Form = Literal["auto", "terminal", "markdown"]
-
-
 def preview(
-    source: str, *, examples: int = 1, passages: int = 3, label: str = "", form: Form = "auto", width: int = 300
+    source: str,
+    *,
+    examples: int = 1,
+    passages: int = 3,
+    label: str = "",
+    form: Literal["auto", "terminal", "markdown"] = "auto",
+    width: int = 300,
 ) -> str:
     """Print a few training examples of each label, each with its best passages.
 
@@ -154,29 +155,9 @@ def preview(
     """
     if min(examples, passages) < 1 or width < 40:
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
-    if form not in get_args(Form):
-        raise InputError(f"form '{form}' is unknown{nearest(form, get_args(Form))}")
-    shown = _blocks(sampled(Artifact.open(source, "hits", "subset"), examples, passages, label, width))
+    shown = blocks(Artifact.open(source, "hits", "subset"), examples, passages, label, width)
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
     return (terminal(shown, styled=True) if on_terminal else markdown(shown)).rstrip("\n")
-
-
-def _blocks(contents: dict[str, Any]) -> Iterator[Block]:
-    yield Heading(contents["title"], 1)
-    yield Text(contents["facts"])
-    for group in contents["groups"]:
-        if group["label"]:
-            yield Heading(Span(group["label"]))
-        for example in group["examples"]:
-            if example["text"]:
-                yield Text((Span("Example", "bold"), " ", Span(example["id"]), ": ", Quote.of(example["text"])))
-            passages = [(_place(passage), Quote(tuple(passage["pieces"]))) for passage in example["passages"]]
-            yield Items((*passages, *filter(None, [example["missing"]])))
-
-
-def _place(passage: dict[str, Any]) -> str:
-    ranked = f"rank {passage['rank']}, score {passage['score']:.1f}, passage " if passage["rank"] else ""
-    return f"{ranked}{passage['doc']}: "
 
 
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10

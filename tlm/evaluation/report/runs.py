@@ -1,6 +1,5 @@
 """Runs and their cost, and groups of runs that differ in their seed only: mean, standard deviation, interval."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -167,7 +166,7 @@ class ScoredModel:
     @classmethod
     def read(cls, artifact: Artifact) -> "ScoredModel":
         """Read metrics.json and find the model, the checkpoint and the subset."""
-        values = json.loads(artifact.path("metrics.json").read_text(encoding="utf-8"))
+        values = artifact.json("metrics.json")
         drawn = frozenset(one.content for one in _subsets(artifact) if _by_chance(one))
         return cls(artifact, values, *_stages(artifact), drawn)
 

@@ -5,7 +5,6 @@ are those of the run that is the best on dev, which is the one that `tlm registe
 run again. What is right is what today's test says, and an answer with a class that is gone is wrong.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -46,7 +45,7 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
     found = Artifact.open(against, "report", "metrics")
     metrics, best = [found], found.manifest.key
     if found.manifest.kind == "report":
-        facts = json.loads(found.path("report.json").read_text(encoding="utf-8"))
+        facts = found.json("report.json")
         metrics, best = compared(found), facts.get("best", {}).get("metrics")
     if not (metrics and best):
         raise InputError(f"{against} names no model, as it is old or on several tasks; give the metrics of a model")

@@ -3,18 +3,14 @@
 The client, mlflow-skinny (the extra mlflow), is not in the images: it would add some twenty packages to `tlm-data`.
 """
 
-import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, reason
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.predict import model_of
 from tlm.progress import say
 
 ADDRESS, EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
@@ -51,7 +47,7 @@ def track(report: Artifact) -> None:
 
 
 def _log(report: Artifact, client: Any, *, local: bool) -> None:
-    facts = json.loads(report.path("report.json").read_text(encoding="utf-8"))
+    facts = report.json("report.json")
     name, key = os.environ.get(EXPERIMENT) or facts["task"]["name"], report.manifest.key
     found = client.get_experiment_by_name(name)
     experiment = found.experiment_id if found is not None else client.create_experiment(name)
@@ -62,7 +58,7 @@ def _log(report: Artifact, client: Any, *, local: bool) -> None:
         client.delete_run(run.info.run_id)
     tags = {KEY: key, "tlm.version": report.manifest.tool}
     whole = client.create_run(experiment, tags={**tags, NOTE: facts["findings"][0]}, run_name=f"report {key[:12]}").info
-    models = {model.manifest.key: model for model in _models(report)}
+    models = {one.manifest.key: one for one in report.lineage() if one.manifest.kind == "model"}
     for row in facts["groups"]:
         run = client.create_run(experiment, tags={**tags, PARENT: whole.run_id}, run_name=row["name"]).info
         _write(client, run.run_id, row, models)
@@ -71,13 +67,6 @@ def _log(report: Artifact, client: Any, *, local: bool) -> None:
         client.log_text(whole.run_id, report.path("report.html").read_text(encoding="utf-8"), "report.html")
     client.set_terminated(whole.run_id)
     say(f"report: logged to MLflow, in the experiment {name}")
-
-
-def _models(report: Artifact) -> Iterator[Artifact]:
-    """The models of a report, as far as they are there."""
-    for name in report.manifest.inputs:
-        with suppress(InputError):
-            yield from filter(None, [model_of(report.input(name))])
 
 
 def _write(client: Any, run: str, row: dict[str, Any], models: dict[str, Artifact]) -> None:

@@ -132,7 +132,7 @@ def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
     made: dict[str, str] = {}
     for part in parts:
         for member in part.members:
-            values = json.loads(member.path("metrics.json").read_text(encoding="utf-8"))
+            values = member.json("metrics.json")
             seed = f" {values['seed']}" if len(part.members) > 1 else ""
             runs = member.run().get("stages", {})
             for stage, cost in values["cost"].items():

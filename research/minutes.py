@@ -3,7 +3,11 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from string import ascii_lowercase, digits
 from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from research.studies import json_lines
 from tlm.artifacts.artifact import Artifact
@@ -15,8 +19,9 @@ KEPT = Path(__file__).parent / "results" / "minutes" / "models.jsonl"
 def minutes(metrics: Sequence[str], *, file: Path = KEPT) -> str:
     """Add finished models to the kept ones, and draw the scores of all on test against their CPU minutes.
 
-    The time is that of all steps that made a model but corpus, index and task. Of a step that was interrupted, only the
-    last attempt is known; so the time of an arm is the longest among its seeds.
+    The time is that of all steps that made a model but corpus, index and task; of a step without snapshots that was
+    interrupted, only the last attempt is known. The time of an arm is the longest among its seeds. The answers on test,
+    a digit for each (0-9, a-z, the place of the class), are kept too: seeds of several machines can be compared.
 
     Args:
         metrics: URIs of metrics.
@@ -37,5 +42,9 @@ def _row(uri: str) -> dict[str, Any]:
     scored = Artifact.open(uri, "metrics")
     named = {name: scored.details[name] for name in ("task", "arm", "seed", "dev", "test")}
     steps = (one for one in scored.lineage() if one.manifest.kind not in FOR_ALL)
-    spent = sum(one.run().get("process_seconds", 0.0) for one in steps)
-    return named | {"cpu_seconds": round(spent, 1), "metrics": scored.manifest.key}
+    runs = [one.run() for one in steps]  # `cpu_seconds` are those of all attempts, in steps with snapshots
+    spent = sum(max(run.get("process_seconds", 0.0), run.get("cpu_seconds", 0.0)) for run in runs)
+    answers = pq.read_table(scored.path("predictions.parquet"), filters=pc.field("split") == "test")["predicted"]
+    classes = dict(zip(scored.json("metrics.json")["labels"], digits + ascii_lowercase, strict=False))
+    found = {"answers": "".join(classes[one] for one in answers.to_pylist())}
+    return named | found | {"cpu_seconds": round(spent, 1), "metrics": scored.manifest.key}

@@ -5,6 +5,8 @@ from itertools import combinations
 from pathlib import Path
 from statistics import mean, stdev
 
+import pyarrow.parquet as pq
+
 from research.minutes import FOR_ALL, KEPT, minutes
 from research.score_and_minutes import APART, NEAR, _names, score_against_minutes
 from tests.toy_reports import as_if, toy_world
@@ -23,6 +25,11 @@ def test_the_time_is_that_of_all_steps_behind_a_model_but_those_that_serve_all(t
     first, second = map(json.loads, file.read_text().splitlines())
     assert first["cpu_seconds"] == second["cpu_seconds"] == 321 + 1000 * len(others)
     assert (first["seed"], second["seed"], second["test"] - first["test"] > 0.05) == (0, 1, True)
+    scored = Artifact.open(uris[0])
+    labels, table = scored.json("metrics.json")["labels"], pq.read_table(scored.path("predictions.parquet")).to_pylist()
+    assert [labels[int(one)] for one in first["answers"]] == [
+        one["predicted"] for one in table if one["split"] == "test"
+    ]
     written = file.read_bytes(), file.with_suffix(".svg").read_bytes()
     minutes(uris[:1], file=file)
     assert (file.read_bytes(), file.with_suffix(".svg").read_bytes()) == written

@@ -34,7 +34,7 @@ def score_against_minutes(rows: Sequence[Row]) -> str:
 def _panel(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_xscale("log")
     times = [row["cpu_seconds"] for row in rows]
-    axes.set_xlim(min(times) / 1.3, 6 * max(times))  # room for names
+    axes.set_xlim(min(times) / 1.3, 20 * max(times))  # room for names
     axes.xaxis.set_major_locator(FixedLocator(list(TICKS)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: TICKS[round(value)])

@@ -221,7 +221,7 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
     """Return the URI of the report. Raises as `run_pipeline` does."""
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
-    file, report = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}.log", ""
+    file, report = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log", ""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", encoding="utf-8", buffering=1) as log:
         transcript = Transcript(log)

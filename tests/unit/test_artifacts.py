@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.making import everything, expected, fill, leftovers, make, recipe
@@ -55,6 +55,7 @@ NAME = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}[A-Za-z0-9]", fullmatch=T
 )
 
 
+@settings(deadline=None)  # it writes files
 @given(names=st.sets(NAME, min_size=1, max_size=4), inner=NAME)
 def test_published_files_keep_their_logical_names(tmp_path_factory, names, inner):
     folder = tmp_path_factory.mktemp("draft")

@@ -20,7 +20,7 @@ from tlm.cli.show import explain
 from tlm.cli.upkeep import download
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
-from tlm.evaluation.predict.predict import inert, predict, predict_command, read_rows, trained, write_rows
+from tlm.evaluation.predict.predict import inert, predict, predict_command, read_rows, trained, write_new, write_rows
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
@@ -122,6 +122,11 @@ def test_no_csv_cell_begins_a_formula(texts: list[str]) -> None:
         assert plain.replace("'", "") == text.replace("'", "")
         assert not re.search(r"[;\t\r\n][=+@-]", inert(text))
         assert not re.search("[\x00-\x08\x1b\x9b\u202a-\u202e\u2066-\u2069]", inert(text))
+
+
+def test_no_field_of_a_new_file_begins_a_formula(tmp_path: Path) -> None:
+    write_new(str(tmp_path / "next.csv"), [{"=text": "=1+1", "n": -1}], ["=text", "n"])
+    assert (tmp_path / "next.csv").read_text() == "'=text,n\n'=1+1,-1\n"
 
 
 def test_negative_numbers_stay_numbers() -> None:

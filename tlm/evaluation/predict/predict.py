@@ -313,7 +313,8 @@ def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> N
         if to.endswith(".jsonl"):
             sink.writelines(map(_json_line, rows))
         else:
-            csv.writer(sink, lineterminator="\n").writerows([head, *(map(inert, row.values()) for row in rows)])
+            lines = [head, *(row.values() for row in rows)]
+            csv.writer(sink, lineterminator="\n").writerows(map(inert, line) for line in lines)
 
 
 def _json_line(row: dict[str, Any]) -> str:

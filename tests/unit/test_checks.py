@@ -142,7 +142,7 @@ def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
     assert (found.code, found.severity) == ("TLM011", checks.NOTE)
     assert found.sentence == (
         "6 of 8 classes have fewer than 5 examples in train: d (2), e0 (3), e1 (3), e2 (3), e3 (3), …; label more, or "
-        "join classes."
+        "merge classes."
     )
     enough = [row for row in rows if counts[str(row[2])] >= 5]
     assert list(checks._rare(Artifact.open(make_task(tmp_path / "enough", enough, "macro_f1", ["a", "c"])))) == []

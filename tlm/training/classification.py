@@ -111,7 +111,7 @@ def fine_tune(draft: Draft, recipe: Recipe, settings: Finetune, compute: Compute
 
 
 def begin(recipe: Recipe, settings: Finetune) -> tuple[Encoder, Examples, Model, Finetune, str, int]:
-    """What `Classification` takes: the model that training begins with, the examples of the task, and so on."""
+    """What `Classification` takes, in its order; the model is the one that training begins with."""
     checkpoint, task = recipe.inputs["checkpoint"], recipe.inputs["task"]
     shape = Model.model_validate(checkpoint.manifest.settings["model"])
     examples = Examples.open(task, recipe.inputs["task_tokens"], shape.max_length, shape.cut)

@@ -377,7 +377,7 @@ def _rows(batch: pa.RecordBatch, first: int, classes: Mapping[str, Sequence[str]
 
 
 def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """The names of classes by column, of a number or of a list, if `datasets` of Hugging Face wrote the file."""
+    """The names of classes by column, if `datasets` of Hugging Face wrote the file; the column may hold lists."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         inner = {column: one.get("feature", one) for column, one in features.items() if isinstance(one, dict)}

@@ -211,4 +211,4 @@ def _rare(task: Artifact | None) -> Iterator[Check]:
         if rare:
             named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
             of = f"{len(rare):,} of {len(labels):,} classes have fewer than {LEAST_OF_CLASS} examples in train"
-            yield Check("TLM011", NOTE, f"{of}: {named}{', …' * (len(rare) > NAMED)}; label more, or join classes.")
+            yield Check("TLM011", NOTE, f"{of}: {named}{', …' * (len(rare) > NAMED)}; label more, or merge classes.")

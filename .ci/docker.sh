@@ -43,8 +43,15 @@ build_images() {
         local base="tlm-base:$BASE_SUITE"
         docker image inspect "$base" > /dev/null 2>&1 || make_base "$base" || return 1
         make images BASE_IMAGE="$base"
-    fi || return 1
-    docker image prune --force > /dev/null  # layers of older builds
+    fi && remove_old_builds
+}
+
+# remove_old_builds: free the disk of images of other commits, and of the build cache beyond one build of all images
+remove_old_builds() {
+    docker images --format '{{.Repository}}:{{.Tag}}' --filter 'reference=*/*/tlm-*' |
+        grep -v -e "-$(git describe --always --dirty --exclude '*')\$" | xargs --no-run-if-empty docker rmi > /dev/null
+    docker builder prune --force --keep-storage 8GB > /dev/null 2>&1
+    docker image prune --force > /dev/null
 }
 
 make_base() {

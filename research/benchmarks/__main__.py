@@ -35,6 +35,7 @@ ROWS = (  # modules, in the order of the data
     "many_classes",
     "selectors",
     "training_cpu",
+    "training_bf16",
     "levers",
     "snapshots",
     "training_gpu",

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -82,6 +83,16 @@ def cost_of(side: Side) -> Cost:
     with Stopwatch() as watch:
         found = side()
     return found if isinstance(found, Cost) else watch.cost(found or 0.0)
+
+
+def under(context: Callable[[], AbstractContextManager[Any]], side: Side) -> Side:
+    """`side`, run in a fresh ``context()`` each time."""
+
+    def go() -> Cost | float | None:
+        with context():
+            return side()
+
+    return go
 
 
 def child(function: Callable[..., Cost | float | None], *arguments: Any) -> Side:

@@ -1,12 +1,11 @@
 """How fast are steps, and what is each habit of a GPU and each lever that is not taken yet good for?"""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from research.benchmarks.measure import Cost, Side, compare, per_second
+from research.benchmarks.measure import Side, compare, per_second, under
 from research.benchmarks.row import Result, against, not_measured
 from research.benchmarks.training_cpu import EXTERNAL, INTERNAL
 from research.benchmarks.training_gpu import STEPS, lines
@@ -39,12 +38,12 @@ def levers(stand: Stand, name: str) -> list[Result]:
     without = {name: off for name, off in WITHOUT.items() if not (stand.rehearsal and "pinned" in off)}
 
     def side(off: dict[str, Any], **more: Any) -> Side:
-        return _under(
+        return under(
             lambda: patch.dict(OF_KIND, {bench.device.type: replace(habits, **off)}), bench.ours(steps, **more)
         )
 
     sides = {"ours": side({}), **{other: side(off) for other, off in without.items()}}
-    sides["cuDNN's attention"] = _under(_cudnn_attention, side({}))
+    sides["cuDNN's attention"] = under(_cudnn_attention, side({}))
     measured = compare(sides, REPEATS, warm_up=1)
     label, tokens = f"{shape[0]}, a step", per_second("tokens")
     found = [against(label, measured, other, tokens) for other in sides if other != "ours"]
@@ -54,14 +53,6 @@ def levers(stand: Stand, name: str) -> list[Result]:
     except Exception as error:  # whatever a compiler lacks here
         found.append(not_measured(f"{label}, compiled", str(error).partition("\n")[0][:200]))
     return found
-
-
-def _under(context: Callable[[], AbstractContextManager[Any]], side: Side) -> Side:
-    def go() -> Cost | float | None:
-        with context():
-            return side()
-
-    return go
 
 
 @contextmanager

@@ -7,10 +7,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.toys_training import both_stages
 from tests.unit.test_encoder import ARCHITECTURES, CPU, VOCABULARY, evenly_masked_batch, made, masked_batch
-from tlm.training.device import resolve_device, to_device
+from tlm.training.device import autocast, resolve_device, to_device
 from tlm.training.input.batches import split
 from tlm.training.loop import _batches
 from tlm.training.model.encoder import GPU, OF_KIND, PLAIN, Encoder, Tuning, tf32, tuning
@@ -146,6 +147,30 @@ def test_a_gpu_is_tuned_and_has_no_cudnn_attention(monkeypatch):
         torch.backends.cuda.enable_cudnn_sdp(before)
     assert tuning(torch.device("cuda:0")) == GPU
     assert tuning(CPU) == tuning(torch.device("mps")) == PLAIN
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert", "roberta", "electra", "distilbert"])
+def test_attention_is_computed_in_fp32_on_a_cpu(architecture, monkeypatch):
+    """In bf16, torch's kernel for CPUs takes several times as long. The rest of the step stays in bf16."""
+    formats, attend = set(), F.scaled_dot_product_attention
+
+    def noted(query, key, value, *rest, **more):
+        formats.update((query.dtype, key.dtype, value.dtype))
+        return attend(query, key, value, *rest, **more)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", noted)
+    model, batch = made(architecture), masked_batch()
+    exact, _ = gradients(model, batch, PLAIN)
+    assert formats == {torch.float32}
+    with autocast(CPU, "bf16"):
+        products = model.body.embedding()[:8] @ model.body.embedding()[:8].T
+        rounded, found = gradients(model, batch, PLAIN)
+        assert formats == {torch.float32}
+        gradients(model, batch, HERE)
+    assert formats == {torch.float32, torch.bfloat16}
+    assert products.dtype == torch.bfloat16
+    assert rounded == pytest.approx(exact, rel=0.02)
+    assert all(gradient.dtype == torch.float32 for gradient in found.values())
 
 
 def test_tf32_is_for_evaluation_alone():

@@ -11,7 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedConfig
+from transformers import (
+    CONFIG_MAPPING,
+    AttentionInterface,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+)
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -20,11 +27,20 @@ from transformers.models.auto.modeling_auto import (
 
 from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import OWN, Model
-from tlm.training.model.encoder import Body, Encoder, Inputs, common_shape
+from tlm.training.model.encoder import Body, Encoder, Inputs, attention_format, common_shape
 
 _OTHER_NAMES = {"intermediate_size": "hidden_dim"}  # of what most configs call alike
 _VOLATILE = ("transformers_version", "_name_or_path")
 _SMALL = 64  # vocabulary size for a trial
+
+
+def _attention(module: nn.Module, query: Tensor, *parts: Any, **given: Any) -> Any:
+    with attention_format(query.device) as cast:
+        options = {name: cast(value) for name, value in given.items()}
+        return sdpa_attention_forward(module, cast(query), *map(cast, parts), **options)
+
+
+AttentionInterface.register("sdpa", _attention)
 
 
 @lru_cache(1)

@@ -11,15 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    CONFIG_MAPPING,
-    AttentionInterface,
-    AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
-    PreTrainedConfig,
-)
+from transformers import CONFIG_MAPPING, AutoModelForMaskedLM, AutoModelForSequenceClassification, PreTrainedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.modeling_utils import AttentionInterface
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
@@ -36,8 +31,8 @@ _SMALL = 64  # vocabulary size for a trial
 
 def _attention(module: nn.Module, query: Tensor, *parts: Any, **given: Any) -> Any:
     with attention_format(query.device) as cast:
-        options = {name: cast(value) for name, value in given.items()}
-        return sdpa_attention_forward(module, cast(query), *map(cast, parts), **options)
+        given = {name: cast(value) for name, value in given.items()}
+        return sdpa_attention_forward(module, cast(query), *map(cast, parts), **given)
 
 
 AttentionInterface.register("sdpa", _attention)

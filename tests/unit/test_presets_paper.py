@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tlm.training.device import to_device
 from tlm.training.input.batches import MASK, Masking, collate, generator
 from tlm.training.input.texts import Special, Texts
 from tlm.training.model import build
+from tlm.training.model.encoder import GPU, OF_KIND, Tuning
 from tlm.training.model.losses import internal_loss
 
 TASKS = ("agnews", "hyperpartisan", "helpfulness", "imdb", "acl-arc", "scierc", "chemprot", "rct-20k")
@@ -130,7 +132,7 @@ def test_the_optimizer_is_the_authors_one_in_the_paper_s_presets_alone():
 
 
 def kept_for_backward(name: str, layers: int, rows: int, length: int) -> int:
-    """Bytes that a forward pass of the joint loss keeps for the backward pass, weights left out, without dropout."""
+    """Bytes that a GPU's forward pass of the joint loss keeps for the backward pass, without weights and dropout."""
     settings = presets.resolve(name, [f"model.layers={layers}", "model.dropout=0"])
     special, vocabulary = Special(0, 1, 2, 3, 4), settings.tokenizer.vocab_size
     model = build.build(build.with_task(build.make_config(settings.model, vocabulary, special), ["a", "b"], "toy"), 0)
@@ -146,7 +148,11 @@ def kept_for_backward(name: str, layers: int, rows: int, length: int) -> int:
             kept[memory.data_ptr()] = memory  # held, so that no other tensor gets this place
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16):
+    with (
+        patch.dict(OF_KIND, cpu=Tuning(half_attention=GPU.half_attention)),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16),
+    ):
         internal_loss(model, to_device(batch, torch.device("cpu")), 20.0, True, True)
     return sum(memory.nbytes() for memory in kept.values())
 

@@ -268,7 +268,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dr
 @contextmanager
 def attention_format(device: torch.device) -> Iterator[Callable[[Any], Any]]:
     """Suspend autocast where attention is computed in fp32; gives the cast of its arguments, whatever they are."""
-    if tuning(device).half_attention:
+    if tuning(device).half_attention or not torch.is_autocast_enabled(device.type):
         yield lambda given: given
         return
     with torch.autocast(device.type, enabled=False):

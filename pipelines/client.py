@@ -127,10 +127,12 @@ class Token(TokenCredentialsBase):  # type: ignore[misc]
             ApiError: The file cannot be read.
         """
         try:
-            token = self.file.read_text(encoding="ascii") if self.file else os.environ[TOKEN_VARIABLE]
+            token = (self.file.read_text(encoding="utf-8") if self.file else os.environ[TOKEN_VARIABLE]).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ApiError(f"{self.file}: the token cannot be read ({error})", 401) from None
-        config.api_key["authorization"] = token.strip()
+        if not re.fullmatch(r"[\x21-\x7e]+", token):  # which is not shown, as http.client would do
+            raise ApiError(f"{self.source} holds no token; expected one line without spaces", 401)
+        config.api_key["authorization"] = token
 
 
 def own_namespace() -> str:

@@ -83,9 +83,9 @@ _LOCATIONS = (
 )
 # Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
 _SECRET = re.compile(r"://[^/?#\s]*:[^/?#\s]*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
+_SHORTEST_SECRET = 8  # characters; a test server's password is often a word, which parameters contain, too
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
-_NUMBERS = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
-_TYPES: dict[str, type] = _NUMBERS | {"STRING": str, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}
+_TYPES = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "STRING": str, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}
 
 
 class Parameter(NamedTuple):
@@ -176,11 +176,16 @@ def _read_yaml(text: str, where: str) -> Any:
         raise InputError(f"{where}: not valid YAML or JSON: {' '.join(str(error).split())}") from None
 
 
+def _has_secret(text: str) -> bool:
+    known = (os.environ.get(name, "") for name in _SECRETS)
+    return bool(_SECRET.search(text)) or any(len(one) >= _SHORTEST_SECRET and one in text for one in known)
+
+
 def _checked(name: str, value: Any, known: Mapping[str, Parameter], where: str) -> Any:
     if name not in known:
         raise InputError(f"{where} is not known{nearest(name, known)}")
     expected = known[name].type
-    if _SECRET.search(str(value)) or any(secret in str(value) for secret in map(os.environ.get, _SECRETS) if secret):
+    if _has_secret(str(value)):
         raise InputError(
             f"{where} has a password, key or token in it, and everybody sees parameters; take it out: "
             "keys come from the environment, on Kubernetes from secrets"

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tlm.errors import InputError
 
 TOPICS = {
@@ -54,6 +52,8 @@ def write_rows(path: Path, rows: Iterable[dict[str, Any]]) -> str:
 
 def refused(step: Callable[..., object], *arguments: object, **settings: object) -> str:
     """The one line that a step says to these settings instead of working."""
+    import pytest
+
     with pytest.raises(InputError) as caught:
         step(*arguments, **settings)
     assert "\n" not in str(caught.value)

@@ -9,7 +9,7 @@ NO_TORCH = (
     "neural networks need PyTorch, which is not installed here; install it with `make install` or "
     "`pip install tlm-kubeflow[train]`, or run the pipeline `shallow`, which has models without one"
 )
-_PASSWORD = re.compile(r"(?<=://)(?:[^/?#\s]*|[^\s:]*:\S*)@")  # the user and password of a URL
+_PASSWORD = re.compile(r"(?<=://)(?:[^/?#\s]*|[^\s:/]*:\S*)@")  # the user and password of a URL
 
 
 class TlmError(Exception):

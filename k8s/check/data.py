@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import boto3
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from tests.tiny import write_tiny
 
@@ -30,4 +30,9 @@ def main(bucket: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m k8s.check.data BUCKET")
+    try:
+        main(sys.argv[1])
+    except (BotoCoreError, ClientError) as error:
+        sys.exit(f"k8s.check.data: {error}; set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL_S3")

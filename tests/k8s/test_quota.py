@@ -21,6 +21,7 @@ def trainer():
 @pytest.fixture
 def checked(trainer, tmp_path, monkeypatch):
     """Preflight of a run with these training pods, in a pod of the cluster."""
+    monkeypatch.setenv("KFP_POD_NAME", "a-step")
     with serving(trainer) as url:
         monkeypatch.setattr(Api, "of_pod", lambda: Api(url, tmp_path, NAMESPACE))
         root = str(tmp_path / "store")
@@ -81,8 +82,7 @@ def test_small_training_pods_still_need_what_the_data_steps_have(trainer, checke
 def test_a_run_that_trains_nothing_needs_what_its_steps_need(trainer, checked):
     trainer.lists["resourcequotas"] = [quota(limits_memory="8Gi", **{"requests_nvidia.com/gpu": "1"})]
     checked(network=False, gpus="2")
-    with pytest.raises(InputError, match="memory=8Gi, but one step of this run needs 16Gi"):
-        checked(network=False, published="a-model")  # whose embeddings a training pod makes
+    checked(network=False, published="a-model", memory="64Gi")  # its embeddings are made by a pod for data
     trainer.lists["resourcequotas"] = [quota(limits_memory="7Gi")]
     with pytest.raises(InputError, match="needs 8Gi"):
         checked(network=False)
@@ -100,6 +100,13 @@ def test_a_role_that_may_not_read_quotas_is_no_reason_either(trainer, checked, c
     trainer.faults = [(403, json.loads('{"message": "forbidden"}'))]
     checked()
     assert "warning: quotas are not checked: GET /api/v1/namespaces/runs/resourcequotas" in capsys.readouterr().err
+
+
+def test_a_run_in_a_notebook_makes_no_pods_and_has_no_quotas(trainer, checked, monkeypatch):
+    monkeypatch.delenv("KFP_POD_NAME")
+    trainer.lists["resourcequotas"] = [quota(limits_memory="1Gi")]
+    checked()
+    assert trainer.asked == []
 
 
 def test_outside_of_a_cluster_there_are_no_quotas(tmp_path, capsys):

@@ -148,6 +148,15 @@ def test_one_that_is_being_deleted_is_waited_for(api, trainer):
     assert trainer.created == [JOB]
 
 
+def test_a_job_beyond_the_quota_waits_until_others_have_ended(api, trainer, capsys):
+    """`k8s/base/limits.yaml` allows four, and a run may ask for nine."""
+    trainer.faults = [(403, {"message": "tlm-1 is forbidden: exceeded quota: tlm, requested: count/trainjobs=1"})] * 2
+    trainer.at_look = [lambda: trainer.runs("one"), lambda: trainer.ends("Complete")]
+    run(api)
+    assert trainer.created == [JOB]
+    assert capsys.readouterr().err.count("waiting: ") == 1
+
+
 def test_failure_is_told_with_its_reason_and_last_line(api, trainer, capsys):
     def fails() -> None:
         trainer.runs("step 7", "it is dark here", phase="Failed")

@@ -157,7 +157,13 @@ def played(trainer: Trainer, ended: list[tuple[int, str]]) -> None:
                          stderr=subprocess.STDOUT, text=True)
         for rank in range(asked["numNodes"])
     ]  # fmt: skip
-    texts = [node.communicate(timeout=300)[0] for node in nodes]
+    try:
+        texts = [node.communicate(timeout=300)[0] for node in nodes]
+    except subprocess.TimeoutExpired:
+        for node in nodes:
+            node.kill()
+        trainer.ends("Failed", "TimeoutExpired")  # or else the test would wait for ever
+        raise
     trainer.runs(*texts[0].splitlines())
     ended.extend(zip([node.returncode for node in nodes], texts, strict=True))
     trainer.ends("Complete" if not any(node.returncode for node in nodes) else "Failed")

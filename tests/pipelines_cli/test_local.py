@@ -49,6 +49,17 @@ def test_a_wrong_line_in_a_file_of_parameters_is_one_sentence_with_the_file(
     assert refused(read_parameters, file, [], of_this_code("tlm")).startswith(f"{file}: parameter {said}")
 
 
+def test_the_password_of_the_environment_is_refused_and_a_word_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file := tmp_path / "my.yaml").write_text("store_root: s3://my-test/abcd1234\n")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")  # as LocalStack has it
+    assert read_parameters(file, [], of_this_code("tlm"))["store_root"] == "s3://my-test/abcd1234"
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "abcd1234")
+    said = refused(read_parameters, file, [], of_this_code("tlm"))
+    assert said.startswith(f"{file}: parameter 'store_root' has a password, key or token in it")
+
+
 def test_a_parameter_that_a_file_gives_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     (file := tmp_path / "my.yaml").write_text("run_seeds: '0'\ncorpus_paths: a.txt\n# more\nrun_seeds: '1'\n")
     said = refused(read_parameters, file, [], of_this_code("tlm"))

@@ -165,6 +165,10 @@ def test_tokens(ask, api: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (done.code, f"answers 401 to a call with the token from {file}: the token" in done.err) == (2, True)
     file.write_text("right\n")
     assert ask("submit", "--token-file", file).code == 0
+    file.write_text("right\nof a file of credentials")
+    done = ask("submit", "--token-file", file)
+    assert (done.code, f"{file} holds no token; expected one line without spaces" in done.err) == (2, True)
+    assert "right" not in done.err
     monkeypatch.setenv("KFP_EXISTING_TOKEN", "wrong")
     assert "the token from KFP_EXISTING_TOKEN" in ask("submit").err
     monkeypatch.setenv("KFP_EXISTING_TOKEN", "right")

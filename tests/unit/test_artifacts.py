@@ -153,6 +153,12 @@ def test_the_root_is_given_or_in_the_environment_or_here(monkeypatch, tmp_path):
     assert open_store(None).root == f"{tmp_path}/artifacts"
 
 
+def test_a_place_on_s3_with_one_slash_is_no_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="root 's3:/bucket/x' has one slash; give s3://bucket/prefix"):
+        open_store("s3:/bucket/x")
+
+
 # ---- reading
 
 

@@ -20,7 +20,7 @@ from tlm.cli.command import flat
 from tlm.data.corpus.load import load_corpus
 from tlm.data.corpus.plan import STAGED
 from tlm.data.corpus.staging import distinct, repeats_in, stage
-from tlm.data.passages import Shards, passages, rows_at
+from tlm.data.passages import Shards, passages, rows_at, shards
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
 
@@ -73,6 +73,16 @@ def test_overlapping_passages_share_words(tmp_path):
 def test_some_columns_are_read_alone(tmp_path):
     corpus = load([write(tmp_path / "in.jsonl", [{"text": "a"}])], tmp_path)
     assert [batch.to_pydict() for batch in passages(corpus, ["doc", "text"])] == [{"doc": [0], "text": ["a"]}]
+
+
+def test_a_shard_whose_copy_another_process_has_just_removed_is_read_again(tmp_path, monkeypatch):
+    """Of two processes that read a corpus on S3, one is done with a shard when the other has verified its copy."""
+    corpus = load([write(tmp_path / "in.jsonl", [{"text": "a"}])], tmp_path)
+    (shard,) = map(corpus.verified, shards(corpus))
+    found = [tmp_path / "removed.parquet", shard]
+    monkeypatch.setattr(Artifact, "verified", lambda self, entry: found.pop(0))
+    assert [row["text"] for row in rows_of(corpus)] == ["a"]
+    assert not found
 
 
 TEXTS = st.lists(st.text(st.sampled_from("aAé bB\t"), max_size=5).map(normalise).filter(bool), max_size=60)

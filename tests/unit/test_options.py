@@ -18,6 +18,8 @@ from tlm.settings.options import Compute, Fields, Filters, Layout, Options, Pric
         (Layout, {"words": 5, "overlap": 5}, "overlap is 5; expected 0 to 4, less than words"),
         (Layout, {"overlap": -1}, "overlap is -1; expected 0 to 99, less than words"),
         (Layout, {"text_field": ""}, "text_field is empty; give the name of the field with the text"),
+        (Fields, {"text_field": ""}, "text_field is empty; give the name of the field"),
+        (Fields, {"label_field": ""}, "label_field is empty; give the name of the field"),
         (Fields, {"pair_field": "label"}, "pair_field and label_field are both 'label'; expected different fields"),
         (Filters, {"jaccard": 0}, "jaccard is 0; expected a share above 0 and up to 1"),
         (Filters, {"jaccard": float("nan")}, "jaccard is nan; expected a share above 0 and up to 1"),

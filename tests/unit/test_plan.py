@@ -67,15 +67,16 @@ def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Pat
 
 
 def test_a_step_that_does_nothing_with_a_network_gets_no_gpu(tmp_path: Path) -> None:
-    """And stage 2 as many as its batch fills: one for each 32 rows."""
-    sources = {**SOURCES, "overrides": "finetune.batch=64", "published": "owner/mini"}
+    """And a stage as many as its batch fills: one for each 32 rows."""
+    overrides = "train.external_batch=160 train.internal_batch=16 finetune.batch=64"
+    sources = {**SOURCES, "overrides": overrides, "published": "owner/mini"}
     texts = plan("bm25,published,published-task-only,embeddings", "0", subsets=[subset_of("bm25", tmp_path)], **sources)
     items = on_pods(texts, "8")
     assert [item.pop("run") for item in items] == texts
     assert {PlannedRun.parse(text).arm: item for text, item in zip(texts, items, strict=True)} == {
-        "bm25": {"train": "8", "finetune": "2", "evaluate": "1"},
+        "bm25": {"train": "5", "finetune": "2", "evaluate": "1"},
         "published-mini": {"train": "0", "finetune": "1", "evaluate": "1"},
-        "published-mini-task-only": {"train": "8", "finetune": "1", "evaluate": "1"},
+        "published-mini-task-only": {"train": "1", "finetune": "1", "evaluate": "1"},
         "embeddings-mini": {"train": "0", "finetune": "0", "evaluate": "0"},
     }
     assert {number for item in on_pods(texts, "0") for step, number in item.items() if step != "run"} == {"0"}
@@ -143,7 +144,10 @@ def test_auto_takes_a_lower_k_for_a_small_corpus(task: str, tmp_path: Path) -> N
         assert top_k == 4
         assert "the corpus has 120 passages" in reasons
         assert "retrieve.top_k=4" in advise_command(task, corpus=place).split()
-    assert advised(task, "pocket", ["auto", "retrieve.top_k=20"], corpus)[0] == 20
+    top_k, *_, reasons = advised(task, "pocket", ["auto", "retrieve.top_k=20"], corpus)
+    assert top_k == 20
+    assert reasons.splitlines()[0].endswith(". Settings given for the run take precedence: retrieve.top_k=20.")
+    assert "preset pocket has 50" in advised(task, "pocket", ["auto", "retrieve.top_k=20"])[-1]
     assert advised(task, "pocket", ["auto"])[0] == 50
     assert "retrieve.top_k=50" in advise_command(task).split()
 

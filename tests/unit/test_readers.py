@@ -169,6 +169,15 @@ def test_bad_json_lines_are_set_aside_with_place_and_reason(tmp_path, line, reas
     assert detail in bad.detail
 
 
+def test_the_first_key_that_is_there_twice_is_named_in_linear_time(tmp_path):
+    path = tmp_path / "x.jsonl"
+    names = [str(number) for number in range(200_000)]
+    names[100_000:100_002] = ["7", "9"]
+    path.write_text("{" + ", ".join(f'"{name}": 1' for name in names) + "}")
+    (bad,) = rows_of(path)
+    assert (bad.reason, bad.detail) == ("duplicate key", "an object has two values for '7'")
+
+
 CSV_REJECTS = [
     (b"one", 3, "ragged row"),
     (b"one,two,three", 3, "ragged row"),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections import Counter
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -207,6 +208,21 @@ def test_whole_numbers_and_truth_values_are_classes(tmp_path):
     assert load(folder(tmp_path / "t", rows), tmp_path).details["labels"] == ["false", "true"]
     rows = {split: [(text, len(label)) for text, label in own] for split, own in SPLITS.items()}
     assert load(folder(tmp_path / "u", rows), tmp_path).details["labels"] == ["4", "5"]
+
+
+def test_classes_that_look_like_huge_numbers_are_classes(tmp_path, capsys):
+    """Such as short hashes: 12e45678 was set aside as an infinite number."""
+    names = ["12e45678", "ab12cd34", "0f12aa99", "1e-99999999999999999999"]
+    rows = [(f"text {number}", names[number % 4]) for number in range(40)]
+    task = load(folder(tmp_path / "hashes", dict.fromkeys(SPLITS, rows)), tmp_path)
+    assert sorted(task.details["labels"]) == sorted(names)
+    assert "set aside" not in capsys.readouterr().err
+
+
+def test_decimal_numbers_of_a_parquet_file_are_labels(tmp_path):
+    rows = [(f"text {number}", Decimal(number) / 4) for number in range(40)]
+    task = load(folder(tmp_path / "prices", dict.fromkeys(SPLITS, rows), "parquet"), tmp_path)
+    assert task.details["problem"] == "regression"
 
 
 def test_leaks_are_reported_and_left(tmp_path, capsys):

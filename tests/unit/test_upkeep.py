@@ -279,3 +279,8 @@ def test_ls_and_gc_give_json(tmp_path: Path) -> None:
     assert there(*made.values()) == [True] * 3
     assert printed(*given, "--delete") == {**found, "deleted": True}  # type: ignore[dict-item]
     assert there(*made.values()) == [False] * 3
+
+
+def test_ls_refuses_a_kind_that_there_is_not(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown kind 'modle'; did you mean 'model'\?"):
+        ls(kind="modle", root=str(tmp_path))

@@ -327,11 +327,11 @@ class Artifact:
     def verified(self, entry: FileEntry) -> Path:
         """Return a verified local path of one of `entries`, for readers that take one shard at a time."""
         name = f"{self.folder_name}/{entry.name}"
-        for _ in range(2):
+        for _ in range(5):
             path = self.store.local(name)
             if _matches(path, entry):
                 return path
-            self.store.forget(name)  # a damaged download is repeated once
+            self.store.forget(name)  # damaged, or just removed by another process: repeat it
         raise Damaged(
             f"{self.uri}/{entry.name} is damaged or missing: size or sha256 differs from the manifest; "
             f"remove {self.uri} and run its step again"

@@ -11,8 +11,8 @@ from typing import Any
 
 from tlm.artifacts.artifact import MANIFEST, Artifact, remove
 from tlm.artifacts.stores import IDENTITY, identity, open_store
-from tlm.artifacts.stores.store import Store, Stored, folder_of
-from tlm.errors import Damaged, InputError, printable
+from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
+from tlm.errors import Damaged, InputError, nearest, printable
 from tlm.progress import Answer, say
 from tlm.settings.options import NOT_NEGATIVE
 from tlm.shallow.folder import CONFIG, LEARNED, PAIR
@@ -59,14 +59,14 @@ def ls(*, kind: str = "", root: str | None = None) -> Answer:
         kind: Only artifacts of this kind.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
+    if kind and kind not in KINDS:
+        raise InputError(f"unknown kind '{kind}'{nearest(kind, KINDS)}")
     lines, facts = list[str](), list[dict[str, Any]]()
     store = open_store(root)
-    for stored, artifact in _artifacts(store, store.list("")):
+    for stored, artifact in _artifacts(store, store.list(f"{kind}/" if kind else "")):
         if artifact is None or artifact.manifest.kind.startswith("progress/"):
             continue
         manifest = artifact.manifest
-        if kind not in ("", manifest.kind):
-            continue
         when, size = time.gmtime(stored.modified), sum(entry.size for entry in manifest.files)
         counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
         shown = f"{time.strftime('%Y-%m-%d %H:%M', when)}  {manifest.kind:<10} {manifest.key}"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -152,8 +153,15 @@ def passages(
     `columns` selects some of them, and `chosen` some of the shards.
     """
     for entry in shards(corpus) if chosen is None else chosen:
-        with pq.ParquetFile(corpus.verified(entry)) as shard:
+        with _reader(corpus, entry) as shard:
             yield from shard.iter_batches(GROUP_ROWS, columns=columns)
+
+
+def _reader(corpus: Artifact, entry: FileEntry) -> pq.ParquetFile:
+    """Open a shard, again if another process that is done with it has just removed the copy on this machine."""
+    while True:
+        with suppress(FileNotFoundError):
+            return pq.ParquetFile(corpus.verified(entry))
 
 
 def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:

@@ -218,15 +218,24 @@ class PlannedRun(NamedTuple):
 def on_pods(runs: Sequence[str], gpus: str) -> list[dict[str, str]]:
     """Return runs (as strings) as items of a pipeline's loop: ``run``, and of a pod's `gpus`, how many each step uses.
 
-    Stage 1 uses all, stage 2 as many as its batch fills, and evaluation one. Embeddings are computed on the CPU.
+    Both stages use as many as their batch fills, and evaluation one. Embeddings are computed on the CPU.
     """
     items = []
     for text in runs:
-        run = PlannedRun.parse(text)
-        stage2 = max(1, presets.resolve(**run.settings()).finetune.batch // ROWS) if "2" in run.stages else 0
-        used = {"train": int(gpus) if "1" in run.stages else 0, "finetune": stage2, "evaluate": 1 if run.stages else 0}
-        items.append({"run": text} | {step: str(min(int(gpus), most)) for step, most in used.items()})
+        filled = _filled(PlannedRun.parse(text))
+        items.append({"run": text} | {step: str(min(int(gpus), most)) for step, most in filled.items()})
     return items
+
+
+def _filled(run: PlannedRun) -> dict[str, int]:
+    """How many GPUs each step of a run can use, 0 where nothing is trained."""
+    if not run.stages:
+        return {"train": 0, "finetune": 0, "evaluate": 0}
+    preset = presets.resolve(**run.settings())
+    train = preset.train
+    rows = {"1": train.external_batch if run.subset else train.internal_batch, "2": preset.finetune.batch}
+    stage1, stage2 = (max(1, rows[stage] // ROWS) if stage in run.stages else 0 for stage in "12")
+    return {"train": stage1, "finetune": stage2, "evaluate": 1}
 
 
 def settings(
@@ -283,9 +292,11 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
     """
     given, reasons = [override for override in overrides if override != AUTO], ""
     if AUTO in overrides:
-        advice = advice_for(task, presets.resolve(preset, given), corpus)
+        start = [one for one in given if not one.startswith("retrieve.")]  # the paper's K is scaled by the preset's
+        advice = advice_for(task, presets.resolve(preset, start), corpus)
+        first = f" Settings given for the run take precedence: {' '.join(given)}." if given else ""
+        reasons = "\n".join([f"Settings by the paper's rules: {' '.join(advice.overrides)}.{first}", *advice.reasons])
         given = [*advice.overrides, *given]
-        reasons = "\n".join([f"Settings by the paper's rules: {' '.join(advice.overrides)}.", *advice.reasons])
     retrieve = presets.resolve(preset, given).retrieve
     if reasons:
         say(reasons)

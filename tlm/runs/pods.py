@@ -87,9 +87,9 @@ def check_quota(pods: Pods, api: Api) -> None:
     Raises:
         InputError: a quota or a limit range is below what one step needs.
     """
+    place = f"/api/v1/namespaces/{api.namespace}"
     try:
-        quotas = _items(api, "resourcequotas")
-        ranges = _items(api, "limitranges")
+        quotas, ranges = (api.call("GET", f"{place}/{kind}")["items"] for kind in ("resourcequotas", "limitranges"))
     except TlmError as error:
         say(f"warning: quotas are not checked: {error}")
         return
@@ -100,11 +100,6 @@ def check_quota(pods: Pods, api: Api) -> None:
             "wait for ever; ask for less (train_cpu, train_memory, train_gpus), or have it raised"
         )
     say(f"quotas of namespace {api.namespace}: every step fits")
-
-
-def _items(api: Api, kind: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = api.call("GET", f"/api/v1/namespaces/{api.namespace}/{kind}")["items"]
-    return items
 
 
 def _beyond_quota(quotas: list[dict[str, Any]], pods: Pods, limits: dict[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -21,6 +21,7 @@ Engine: TypeAlias = Literal["embedded", "elasticsearch"]
 
 GIB = 1024**3
 OLDEST_ELASTICSEARCH = 8
+KFP_POD = "KFP_POD_NAME"  # which only the pods of Kubeflow Pipelines have
 PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
 
 
@@ -71,8 +72,8 @@ def check_run(
             quotas are compared with its other steps alone.
     """
     check_pods(pods)
-    if api := Api.of_pod():
-        check_quota(pods if network or published else Pods(cpu=DATA_LIMITS["cpu"], memory=DATA_LIMITS["memory"]), api)
+    if KFP_POD in os.environ and (api := Api.of_pod()):
+        check_quota(pods if network else Pods(cpu=DATA_LIMITS["cpu"], memory=DATA_LIMITS["memory"]), api)
     if against:
         Artifact.open(against, "report", "metrics")
     preflight(engine=engine, registry=registry, root=root)

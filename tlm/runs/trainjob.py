@@ -178,6 +178,11 @@ class _Follower:
                 say(f"{self.title}: created")
                 break
             except Refused as refused:
+                if "exceeded quota" in str(refused):  # by other TrainJobs of this run, which end
+                    self._say_once(f"waiting: {refused}")
+                    deadline = time.monotonic() + DELETION_SECONDS
+                    self._pause()
+                    continue
                 if refused.status != 409:  # there is one of this name
                     raise
             job = self._get()
@@ -208,7 +213,8 @@ class _Follower:
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
                 raise self._failure("a restart of its pods would not help")
-            waiting = _waiting(pods) if pods else "no pods yet"
+            nodes = self.job["spec"]["trainer"]["numNodes"]
+            waiting = _waiting(pods) or ("" if len(pods) >= nodes else f"{len(pods)} of {nodes} pods exist")
             if waiting:
                 self._say_once(f"waiting: {waiting}")
                 if time.monotonic() > deadline:

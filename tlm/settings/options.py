@@ -115,6 +115,9 @@ class Fields(Options):
     group_field: str = ""
 
     def __post_init__(self) -> None:
+        for name in ("text_field", "label_field"):
+            if not getattr(self, name):
+                raise InputError(f"{name} is empty; give the name of the field")
         if self.label_field in (self.text_field, self.pair_field):
             same = "text_field" if self.label_field == self.text_field else "pair_field"
             raise InputError(f"{same} and label_field are both '{self.label_field}'; expected different fields")

@@ -27,6 +27,8 @@ def open_store(root: str | None) -> Store:
         InputError: another scheme, or settings for S3 that cannot work.
     """
     root = named_root(root) or DEFAULT_ROOT
+    if root.startswith("s3:/") and not root.startswith("s3://"):
+        raise InputError(f"root '{root}' has one slash; give s3://bucket/prefix")
     return _open(root if "://" in root else f"file://{Path(root).absolute()}")
 
 

@@ -139,7 +139,7 @@ def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        name = next(name for index, (name, _) in enumerate(pairs) if name in dict(pairs[:index]))
+        name = next(name for (name, _), new in zip(pairs, [*values, None], strict=False) if name != new)
         raise BadRow("duplicate key", f"an object has two values for {name!r}")
     return values
 

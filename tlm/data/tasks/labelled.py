@@ -24,23 +24,23 @@ from tlm.data.text import compared, fold, tokens
 from tlm.errors import InputError
 from tlm.settings.options import Fields
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
 def label_of(values: Mapping[str, Any], field: str) -> str:
     """Return the label in `field` as a string: 3 is '3', 0.5 is '0.5', true is 'true'.
 
-    Raises BadRow: missing, null, empty, NaN (also as text), infinite (also by overflow), or a type that is no label.
+    Raises BadRow: missing, null, empty, NaN (also as text), infinite, or a type that is no label.
     """
     value = value_of(values, field)
     if isinstance(value, bool):
         return str(value).lower()
-    if not isinstance(value, str | int | float):
+    if not isinstance(value, str | int | float | Decimal):
         raise BadRow("not a label", f"field '{field}' is of type {type(value).__name__}; expected a string or number")
     label = checked_text(str(value), field)
     if label.lower() == "nan":
         raise BadRow("NaN", f"field '{field}' is {label}")
-    if value in (math.inf, -math.inf) or (is_number(label) and math.isinf(float(label))):
+    if value in (math.inf, -math.inf):
         raise BadRow("infinite", f"field '{field}' is {label[:20]}")
     return label
 
@@ -51,8 +51,8 @@ def labels_of(values: Sequence[Any], field: str) -> tuple[str, ...]:
 
 
 def is_number(label: str) -> bool:
-    """Whether a label is a number."""
-    return _NUMBER.fullmatch(label) is not None
+    """Whether a label is a finite number; 12e45678 may be a class, such as a short hash."""
+    return _NUMBER.fullmatch(label) is not None and math.isfinite(float(label))
 
 
 UNLABELLED = "unlabelled"  # the split of texts without labels

@@ -201,6 +201,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no label": ({"id": "e35"}, "missing field, no field 'label'"),
     "null": ({"id": "e35", "label": None}, "null, field 'label' is null"),
     "unknown label with a probability": ({"id": "e35", "probabilities": {"blue": 1, "Red": 0}}, "'Red' is not one of"),
+    "too few": ({"id": "e35", "probabilities": {"blue": 0.4}}, "a label without one may be likelier than blue"),
     "negative": ({"id": "e35", "probabilities": {"blue": 1.5, "red": -0.5}}, "are not 0 or more"),
     "all zero": ({"id": "e35", "probabilities": {"blue": 0, "red": 0}}, "are not 0 or more"),
     "not a number": ({"id": "e35", "probabilities": {"blue": "much"}}, "not a number, field 'blue' is 'much'"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, matthews_corrcoef
 
 from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, score, scores_of, sums_of
 from tlm.evaluation.score.intervals import Arm, Predictions, chance, difference, differences, interval, with_interval
@@ -56,6 +56,15 @@ def test_an_answer_with_a_class_that_does_not_count_is_wrong_and_has_no_f1(seed,
     named = sorted({*gold, *predicted[predicted < known]})
     expected = f1_score(gold, predicted, labels=named, average="macro", zero_division=0)
     assert Arm((split,), fixed=True).scores[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("metric", "reference"), [("micro_f1", f1_score), ("matthews", matthews_corrcoef)])
+def test_such_an_answer_is_wrong_in_every_other_score(metric, reference):
+    rng = np.random.default_rng(0)
+    gold, predicted = rng.integers(3, size=90), rng.integers(5, size=90)
+    how = {"average": "micro"} if metric == "micro_f1" else {}
+    split = Predictions(metric, gold, predicted[None], np.arange(90), 3)
+    assert Arm((split,), fixed=True).scores[0] == pytest.approx(reference(gold, predicted, **how))
 
 
 # ---- the interval, step by step

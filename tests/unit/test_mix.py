@@ -425,6 +425,25 @@ def test_models_of_one_arm_and_one_seed_all_count(store: Store) -> None:
     assert np.abs(answered(found.uri) - values_of(found, "test")).max() < 1e-6
 
 
+def test_mixtures_of_encoders_with_other_settings_are_no_seeds(store: Store) -> None:
+    models = [random_model(store.root, store.task, words(50, 9), scale=scale)[1] for scale in (7.0, 9.0)]
+    encoders = [evaluate(model, store.task, device="cpu", root=str(store.root)) for model in models]
+    mixed = [store.mixed(one, store.baseline).uri for one in encoders]
+    told = Artifact.open(report([*encoders, *mixed, store.baseline], root=str(store.root))).json("report.json")
+    assert len(told["groups"]) == 5
+    assert {len(group["seeds"]) for group in told["groups"]} == {1}
+
+
+def test_a_mixture_of_a_mixture_stands_beside_one_of_the_same_models(store: Store) -> None:
+    inner = store.mixed(store.baseline, store.static)
+    both = [
+        store.mixed(inner.uri, store.encoders[0]).uri,
+        store.mixed(store.baseline, store.static, store.encoders[0]).uri,
+    ]
+    told = Artifact.open(report([*both, store.baseline], root=str(store.root))).json("report.json")
+    assert len({group["name"] for group in told["groups"]}) == 3
+
+
 def test_a_mixture_of_a_mixture(store: Store) -> None:
     inner = store.mixed(store.baseline, store.static)
     outer = store.mixed(inner.uri, store.encoders[0])

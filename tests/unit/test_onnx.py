@@ -246,10 +246,14 @@ def test_agreement_is_equal_classes_or_explained_variance() -> None:
     assert agreement(values, values + 1, numbers=True) == pytest.approx(1 - 3 / 2)
 
 
-def test_a_mixture_keeps_its_shallow_parts(plain) -> None:
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_mixture_keeps_its_shallow_parts(plain, nested: bool) -> None:
+    """Also where it is the second part of a cascade, as in docs/serving.md."""
     _, one = plain
     labelled = one.input("task").uri
     mixed = mix([evaluate(one.uri, labelled, device="cpu"), baseline(labelled)])
+    if nested:
+        mixed = mix([baseline(labelled), mixed], first=True)
     made = Artifact.open(export_onnx(mixed))
     before, after = (list(predict(each, filter(None, TEXTS), device="cpu")) for each in (mixed, made.uri))
     for expected, found in zip(before, after, strict=True):

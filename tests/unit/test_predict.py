@@ -223,6 +223,8 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
         ({"source": "absent.txt"}, "absent.txt cannot be read: No such file or directory"),
         ({"source": "empty.txt"}, "the input is empty"),
         ({"source": "in.csv", "text_field": "txt"}, "no column 'txt'; did you mean 'text'?"),
+        ({"source": "open.csv"}, "the head of the CSV cannot be read"),
+        ({"source": "blank.csv"}, "the CSV has no column 'text'"),
         ({"source": "in.txt", "pair_field": "b"}, "plain text has no field 'b'"),
         ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
         ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
@@ -234,7 +236,8 @@ def test_what_cannot_be_is_said_in_a_sentence(
     settings: dict[str, str], message: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in {"empty.txt": "", "in.csv": "text,b\nx,y\n", "in.txt": "a text\n"}.items():
+    files = {"empty.txt": "", "in.csv": "text,b\nx,y\n", "open.csv": '"text\nfoo\n', "blank.csv": "\ntext\nfoo\n"}
+    for name, text in {**files, "in.txt": "a text\n"}.items():
         Path(name).write_text(text)
     with pytest.raises(InputError) as error:
         predict_command(**{"model": made[1], **settings})

@@ -72,7 +72,7 @@ def test_a_model_that_test_finds_behind_is_not_named() -> None:
 def test_a_difference_that_rounds_to_nothing_is_called_so() -> None:
     level = row("static", "static", LINEAR["dev"]["mean"], LINEAR["test"]["mean"] + 0.0004)
     assert said([LINEAR, level], 0.5)[0] == (
-        "Use the linear model: 45.0 macro-F1 on test. static, the best other model, is as good as it on dev, and as "
+        "Use the linear model: 45.0 macro-F1 on test. static is as good as it on dev, and as "
         "good as it on test (50 % likely to be ahead on new texts)."
     )
 
@@ -105,7 +105,7 @@ def test_one_run_is_judged_as_it_is() -> None:
 
 def test_without_a_linear_model_dev_decides() -> None:
     sentence, _, how_sure = said([MIXED, row("static", "static", 0.5)], 0.9)
-    assert sentence == "Use static-bm25 + linear: 53.0 macro-F1 on test. It is the best on dev."
+    assert sentence == "Use static-bm25 + linear: 53.0 macro-F1 on test. It is the best of the trained models on dev."
     assert how_sure == "not compared with a linear model"
     network = row("bm25 + linear", "encoder + linear", 0.544, seeds=3)
     passed = "macro-F1 on test. bm25 + linear is only 0.4 points above it on dev, which does not make up for a network."

@@ -206,6 +206,21 @@ def test_health_metadata_and_metrics(models, start) -> None:
     assert "tlm_waiting_texts 0.0" in metrics
 
 
+def test_v2_answers_with_the_outputs_that_are_asked_for_and_by_version(models, start) -> None:
+    server = start(models["linear"])
+    about = server.ask("/v2/models/model")[1]
+    version = f"/v2/models/model/versions/{about['versions'][0]}"
+    assert server.ask(version)[1] == about
+    assert server.ask(f"{version}/ready")[0] == 200
+    asked = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": [["court"]]}]}
+    asked["outputs"] = [{"name": "probability"}, {"name": "label"}]
+    assert [one["name"] for one in server.ask(f"{version}/infer", asked)[1]["outputs"]] == ["probability", "label"]
+    asked["outputs"] = [{"name": "logits"}]
+    found = server.ask("/v2/models/model/infer", asked)
+    assert found[0] == 400
+    assert found[1]["error"] == "outputs: the model has no 'logits'; expected label, probability, probabilities"
+
+
 WRONG = {  # body: code and sentence
     b"": (400, "the body is not JSON in UTF-8"),
     b"\xff\xfe": (400, "the body is not JSON in UTF-8"),
@@ -430,6 +445,13 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
     failed, answered = asyncio.run(both())
     assert (failed.status_code, failed.detail) == (500, "the model failed: no")
     assert answered.tolist() == [[0.5, 0.5]]
+
+
+def test_a_port_in_use_is_one_sentence(models) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"cannot listen at 127.0.0.1, port {port}, for the reason above"):
+            flat(serve)(models["linear"], port=port)
 
 
 @pytest.mark.parametrize(

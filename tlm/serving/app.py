@@ -53,21 +53,22 @@ class Server:
         """The application."""
         name = self.served.name
         v1, v2, ready = f"/v1/models/{name}", f"/v2/models/{name}", {"name": name, "ready": True}
+        every = v2, f"{v2}/versions/{self.served.version}"
         get: dict[str, dict[str, Any]] = {
             "/v2": {"name": "tlm", "version": __version__, "extensions": []},
             "/v2/health/live": {"live": True},
             "/v2/health/ready": {"ready": True},
             "/v1/models": {"models": [name]},
             v1: ready,
-            v2: protocol.metadata(self.served),
-            f"{v2}/ready": ready,
+            **dict.fromkeys(every, protocol.metadata(self.served)),
+            **dict.fromkeys([f"{one}/ready" for one in every], ready),
         }
         routes = [Route(path, JSONResponse(body), methods=["GET"]) for path, body in get.items()]
         routes.append(Route("/metrics", self.metrics, methods=["GET"]))
         by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
         by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)
         routes.append(Route(f"{v1}:predict", by_v1, methods=["POST"]))
-        routes.append(Route(f"{v2}/infer", by_v2, methods=["POST"]))
+        routes += [Route(f"{one}/infer", by_v2, methods=["POST"]) for one in every]
         handlers: Any = {HTTPException: _refused, Exception: _failed}
         return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
 

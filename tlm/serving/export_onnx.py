@@ -68,13 +68,12 @@ def trained_model(uri: str) -> Artifact:
     return found
 
 
-def encoders(folder: Path) -> list[str]:
-    """The folders of a model's encoders: "." of a single one, the folders of a mixture's."""
+def encoders(folder: Path) -> list[Path]:
+    """The folders of a model's encoders: itself, or those of a mixture's members, which may be mixtures, too."""
     config = config_of(folder)
     if config.get(FAMILY) == MIXTURE:
-        parts = [name for part in config["parts"] for name in part]
-        return [name for name in parts if encoders(folder / name)]
-    return [] if FAMILY in config else ["."]
+        return [one for part in config["parts"] for name in part for one in encoders(folder / name)]
+    return [] if FAMILY in config else [folder]
 
 
 def _task(trained: Artifact) -> Artifact:
@@ -94,16 +93,17 @@ def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
     dev = read_splits(task, "dev")["dev"]
     found: list[dict[str, Any]] = []
     converted = encoders(source)
-    if converted != ["."]:
-        shutil.copytree(source, to, ignore=lambda folder, _: converted if Path(folder) == source else [])
-    for name in converted:
-        say(f"converting the encoder {name}" if len(converted) > 1 else "converting")
+    if converted != [source]:
+        shutil.copytree(source, to, ignore=lambda at, names: [name for name in names if Path(at, name) in converted])
+    names = [folder.relative_to(source) for folder in converted]
+    for name in names:
+        say(f"converting the encoder {name}" if len(names) > 1 else "converting")
         convert(source / name, to / name)
         found.append(compared(source / name, to / name, dev.texts, dev.pairs))
         if found[-1]["agreement"] >= SMALL_AGREES:
             use(to / name, SMALL)
         _note(to / name, found[-1])
-    sizes = {file: sum((to / name / file).stat().st_size for name in converted) for file in (EXACT, SMALL)}
+    sizes = {file: sum((to / name / file).stat().st_size for name in names) for file in (EXACT, SMALL)}
     draft.details = trained.details | {"agreement": [one["agreement"] for one in found]}
     draft.counts = {f"bytes of {file}": size for file, size in sizes.items()}
     draft.counts |= {"largest difference": max(one["difference"] for one in found)}

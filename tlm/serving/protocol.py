@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from reprlib import repr  # short, whatever was sent
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.tasks.metrics import above
@@ -59,11 +60,13 @@ class Asked(NamedTuple):
         texts: The texts.
         pairs: The second texts, for a task on pairs; else None.
         identity: What the request calls itself, if it does.
+        outputs: The names of the tensors to answer with; () for all.
     """
 
     texts: list[str]
     pairs: list[str] | None
     identity: str | None = None
+    outputs: tuple[Any, ...] = ()
 
     @property
     def characters(self) -> int:
@@ -98,7 +101,10 @@ def read_v2(body: Any) -> Asked:
     identity = body["id"] if isinstance(body.get("id"), str) else None
     if not is_utf8(identity or ""):
         raise InputError("the id is not UTF-8")
-    return _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")._replace(identity=identity)
+    listed = _listed(body, "outputs") if body.get("outputs") else []
+    outputs = tuple(_object(one, f"outputs[{place}]").get("name") for place, one in enumerate(listed))
+    asked = _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
+    return asked._replace(identity=identity, outputs=outputs)
 
 
 def answer_v1(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str, Any]:
@@ -113,16 +119,10 @@ def answer_v2(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str
     Of a model of several labels a text: ``chosen``, which says of each class whether it is an answer, in place of the
     first two. If `at_least` is above 0, also ``unsure``, which says of each text whether its probability is below it.
     """
-    model, at_least = served.predictor, served.at_least
-    if model.labels is None:
-        values = [predicted[:, 0].tolist()]
-    elif model.thresholds is not None:
-        values = [above(predicted, model.thresholds).astype(bool).ravel().tolist(), predicted.ravel().tolist()]
-    else:
-        best = [model.labels[place] for place in predicted.argmax(axis=1)]
-        values = [best, predicted.max(axis=1).tolist(), predicted.ravel().tolist()]
-        values += [(predicted.max(axis=1) < at_least).tolist()] if at_least else []
-    outputs = [{**tensor, "data": data} for tensor, data in zip(_outputs(served, len(predicted)), values, strict=True)]
+    found = {tensor["name"]: tensor for tensor in _outputs(served, predicted)}
+    if unknown := [name for name in asked.outputs if name not in [*found]]:
+        raise InputError(f"outputs: the model has no {repr(unknown[0])}; expected {', '.join(found)}")
+    outputs = [found[name] for name in asked.outputs or found]
     called = {} if asked.identity is None else {"id": asked.identity}
     return {"model_name": served.name, "model_version": served.version, **called, "outputs": outputs}
 
@@ -132,25 +132,35 @@ def metadata(served: Served) -> dict[str, Any]:
     model = served.predictor
     inputs = [_tensor(one, "BYTES", -1) for one in ("text", PAIR)[: 1 if served.pair is False else 2]]
     about = {"name": served.name, "versions": [served.version], "platform": "tlm", "inputs": inputs}
-    about["outputs"] = _outputs(served, -1)
+    nothing = np.zeros((0, len(model.labels or [""])))
+    about["outputs"] = [
+        _tensor(one["name"], one["datatype"], -1, *one["shape"][1:]) for one in _outputs(served, nothing)
+    ]
     known = {"classes": model.labels, "thresholds": model.thresholds, "at_least": served.at_least or None}
     found = {what: value for what, value in known.items() if value is not None}
     return {**about, "parameters": found} if found else about
 
 
-def _outputs(served: Served, rows: int) -> list[dict[str, Any]]:
-    model = served.predictor
+def _outputs(served: Served, predicted: NDArray[Any]) -> list[dict[str, Any]]:
+    model, count = served.predictor, len(predicted)
     if model.labels is None:
-        return [_tensor("value", "FP64", rows)]
-    probabilities = _tensor("probabilities", "FP64", rows, len(model.labels))
+        return [_tensor("value", "FP64", count, data=predicted[:, 0])]
+    probabilities = _tensor("probabilities", "FP64", *predicted.shape, data=predicted)
     if model.thresholds is not None:
-        return [_tensor("chosen", "BOOL", rows, len(model.labels)), probabilities]
-    unsure = [_tensor("unsure", "BOOL", rows)] if served.at_least else []
-    return [_tensor("label", "BYTES", rows), _tensor("probability", "FP64", rows), probabilities, *unsure]
+        return [_tensor("chosen", "BOOL", *predicted.shape, data=above(predicted, model.thresholds) > 0), probabilities]
+    labels, best = np.array(model.labels, object)[predicted.argmax(axis=1)], predicted.max(axis=1)
+    unsure = [_tensor("unsure", "BOOL", count, data=best < served.at_least)] if served.at_least else []
+    return [
+        _tensor("label", "BYTES", count, data=labels),
+        _tensor("probability", "FP64", count, data=best),
+        probabilities,
+        *unsure,
+    ]
 
 
-def _tensor(name: str, datatype: str, *shape: int) -> dict[str, Any]:
-    return {"name": name, "datatype": datatype, "shape": list(shape)}
+def _tensor(name: str, datatype: str, *shape: int, data: NDArray[Any] | None = None) -> dict[str, Any]:
+    values = {} if data is None else {"data": data.ravel().tolist()}
+    return {"name": name, "datatype": datatype, "shape": list(shape), **values}
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
@@ -180,6 +190,8 @@ def _texts_of(tensor: dict[str, Any], name: str) -> list[Any]:
     data, shape = tensor.get("data"), tensor.get("shape")
     if not isinstance(data, list) or not data:
         raise InputError(f"{name} has no data; expected a list of texts")
+    if shape == [len(data), 1] and all(isinstance(one, list) and len(one) == 1 for one in data):
+        return [one[0] for one in data]
     if shape not in ([len(data)], [len(data), 1]):
         raise InputError(f"{name} has shape {repr(shape)} and {len(data)} texts; expected [{len(data)}]")
     return data

@@ -78,14 +78,17 @@ def serve(
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
     app, drain = Server(served).app(), DRAIN_SECONDS
     config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain)
-    listening = config.bind_socket()
+    try:
+        listening = config.bind_socket()
+    except SystemExit:
+        raise InputError(f"cannot listen at {host}, port {port}, for the reason above; choose others") from None
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
     server = uvicorn.Server(config)
     with hidden(), suppress(KeyboardInterrupt):
         server.run([listening])
     if not server.started:
         raise Interrupted("the server did not start; its log says why")
-    say("serve: ended, and nothing was left unanswered")
+    say("serve: ended")
 
 
 Runtime = Literal["huggingface", "tlm"]

@@ -333,10 +333,13 @@ def inert(cell: Any) -> Any:
 def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[InputRow]:
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(lines, strict=True)
-    header = next(reader)
+    try:
+        header = next(reader)
+    except csv.Error as error:
+        raise InputError(f"the head of the CSV cannot be read: {error}; fix its first line") from None
     for field in fields:
         if field not in header:
-            advice = "; separate columns by commas, not by ';'" if ";" in header[0] else nearest(field, header)
+            advice = "; separate columns by commas, not by ';'" if ";" in "".join(header) else nearest(field, header)
             raise InputError(f"the CSV has no column '{field}'{advice}")
     return _csv_body(reader, [header.index(field) for field in fields], len(header))
 

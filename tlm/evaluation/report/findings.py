@@ -249,11 +249,11 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     over = "mean and standard deviation of " if len(chosen["seeds"]) > 1 else ""
     how = "" if chosen["fixed"] else f" ({over}{chosen['repeats']})"
     scored = f"{score_text(chosen['test'])} {METRIC_NAMES[metric]} on test{how}."
-    if chosen is linear and found is not None:
-        return f"Use the linear model: {scored} {_passed_over(best, linear, found)}"
     passed = _simpler(groups, best)
+    if chosen is linear and found is not None:
+        return f"Use the linear model: {scored} {_passed_over(best, linear, found)}{passed}"
     if found is None:
-        return f"Use {chosen['name']}: {scored}{passed or ' It is the best on dev.'}"
+        return f"Use {chosen['name']}: {scored}{passed or ' It is the best of the trained models on dev.'}"
     return f"Use {chosen['name']}: {scored} {_ahead(chosen['name'], found)}{passed}"
 
 
@@ -271,14 +271,11 @@ def _ahead(name: str, found: Difference) -> str:
 
 
 def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
-    """Say why the linear model is named and not the best of the others."""
+    """Say why the linear model is named and not the one that it was compared with."""
     gap, likely = 100 * _gap(best, linear), chance_text(_chance_of(found, best["name"]))
     on_test = f"{_against(100 * found['mean'])} it on test ({likely} likely to be ahead on new texts)"
-    if gap < 0:
-        return f"No other model is above it on dev; {best['name']}, the next, is {on_test}."
-    if gap < 100 * SAME:
-        return f"{best['name']}, the best other model, is {_against(gap, 'only ')} it on dev, and {on_test}."
-    return f"{best['name']} is {_against(gap)} it on dev, but {on_test}."
+    only, joined = ("", "but") if gap >= 100 * SAME else ("only " * (gap > 0), "and")
+    return f"{best['name']} is {_against(gap, only)} it on dev, {joined} {on_test}."
 
 
 def _against(points: float, only: str = "") -> str:

@@ -120,13 +120,18 @@ def _stages(metrics: Artifact) -> tuple[Artifact | None, Artifact | None, Artifa
     return model, checkpoint, follow(checkpoint, "subset_tokens", "data") or follow(model, "subset")
 
 
+def members(model: Artifact | None) -> list[Artifact]:
+    """The metrics of the members of a mixture that are not gone; [] of any other model."""
+    names = model.manifest.inputs if model is not None else ()
+    return [found for name in names if name.startswith("metrics-") and (found := follow(model, name))]
+
+
 def _subsets(metrics: Artifact) -> Iterator[Artifact]:
     model, _, subset = _stages(metrics)
     if subset is not None:
         yield subset
-    for name in model.manifest.inputs if model is not None else ():
-        if name.startswith("metrics-") and (member := follow(model, name)):  # of a mixture
-            yield from _subsets(member)
+    for member in members(model):
+        yield from _subsets(member)
 
 
 def _by_chance(subset: Artifact) -> bool:
@@ -206,10 +211,18 @@ class ScoredModel:
         return tokenizer.content if tokenizer else ""
 
     def variant(self) -> dict[str, str]:
-        """The settings of this run and of the steps before it, without seeds: they distinguish runs of one arm."""
+        """The settings of this run and of the steps before it, without seeds: they distinguish runs of one arm.
+
+        Of a mixture, also those of its members.
+        """
         hits, start = follow(self.subset, "hits"), follow(self.checkpoint, "start")
         steps = [one for one in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if one]
-        return {
+        of_members = {
+            name if ": " in name else f"{one.details['arm']}: {name}": value  # of a member that is a mixture, as there
+            for one in members(self.model)
+            for name, value in ScoredModel.read(one).variant().items()
+        }
+        return of_members | {
             name: plain(value)
             for step in steps
             for name, value in flat(step.manifest.settings)
@@ -384,11 +397,11 @@ def grouped(metrics: Sequence[Artifact]) -> list[Group]:
     groups: dict[tuple[Any, ...], Group] = {}
     for run in sorted(map(ScoredModel.read, metrics), key=_order):
         arm, stage = run.values["arm"], run.values["stage"]
-        key = (arm, stage, tuple(sorted(run.variant().items())))
+        key = (arm, stage, tuple(sorted(run.variant().items())), tuple(run.values["cost"]))
         groups.setdefault(key, Group("", arm, stage, ReportRow.of(arm, stage))).runs.append(run)
     taken: set[str] = set()
-    for (arm, stage, variant), group in groups.items():
-        alike = [dict(other) for *same, other in groups if same == [arm, stage]]
+    for (arm, stage, variant, _), group in groups.items():
+        alike = [dict(other) for *same, other, _ in groups if same == [arm, stage]]
         group.name = _named(group.row.name, stage, dict(variant), alike)
         while group.name in taken:  # an imported row, which comes after ours, may have any name
             group.name += f" ({stage})"

@@ -20,7 +20,7 @@ from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span
 from tlm.evaluation.pages.text import signed, visible
 from tlm.evaluation.report.findings import chance_text, interval_text, points, score_text
 from tlm.evaluation.report.lineage import compared, flat, plain
-from tlm.evaluation.report.runs import Group, ScoredModel, grouped
+from tlm.evaluation.report.runs import Group, ScoredModel, grouped, members
 from tlm.evaluation.score.intervals import Arm, Difference, Predictions, differences, with_interval
 
 BEFORE, NOW = "before", "now"
@@ -96,10 +96,8 @@ def _settings_of(run: ScoredModel, part: str = "") -> dict[str, str]:
     own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
     own |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
     found = {f"{part}{name}": value for name, value in (own | run.variant()).items()}
-    for name in run.model.manifest.inputs if run.model is not None else ():
-        if name.startswith("metrics-") and (member := follow(run.model, name)) is not None:
-            read = ScoredModel.read(member)
-            found |= _settings_of(read, f"{part}{visible(read.values['arm'], 40)}: ")
+    for member in members(run.model):
+        found |= _settings_of(ScoredModel.read(member), f"{part}{visible(member.details['arm'], 40)}: ")
     return found
 
 

@@ -151,10 +151,13 @@ def _labels(values: Mapping[str, Any], label_field: str, labels: list[str]) -> l
 
 def _chances(values: Mapping[str, Any], label_field: str, labels: list[str]) -> list[float]:
     """A probability for each label; 1 for the predicted one if only that is given."""
-    chances = _known(_given(values) or {name_of(values, label_field): 1.0}, labels)
+    given = _given(values) or {name_of(values, label_field): 1.0}
+    chances = _known(given, labels)
     total = sum_in_order(chances)
     if min(chances) < 0 or not 0 < total < math.inf:
         raise BadRow("no probabilities", f"{chances} are not 0 or more with a finite sum above 0")
+    if len(given) < len(labels) and max(chances) < 1 - total:
+        raise BadRow("too few probabilities", f"a label without one may be likelier than {', '.join(given)}; give all")
     return [chance / total for chance in chances]
 
 

@@ -26,7 +26,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.mix import ReportRow, mix, mixtures
-from tlm.shallow.published import digests, features_of, files_of, load
+from tlm.shallow.published import digests, embeddings, features_of, files_of, load, whole
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "because", "of", "inside", "hitze", "ist"]
 
@@ -53,6 +53,27 @@ def of_sentence_transformers(folder: Path) -> None:
 
     of_transformers(folder.with_name("plain"))
     SentenceTransformer(str(folder.with_name("plain"))).save(str(folder))
+
+
+def test_a_model_that_lacks_weights_is_refused(tmp_path):
+    """The library draws them at random, others at each load."""
+    of_transformers(tmp_path / "model")
+    file = tmp_path / "model" / "model.safetensors"
+    save_file({name: one for name, one in load_file(file).items() if "layer.0" not in name}, file, {"format": "pt"})
+    with pytest.raises(InputError, match="model lacks weights; download the model again"):
+        whole(tmp_path / "model", "cpu")
+
+
+def test_a_model_that_cannot_embed_is_one_sentence(tmp_path):
+    of_transformers(tmp_path / "model")
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        (tmp_path / "model" / name).unlink(missing_ok=True)
+    config = json.loads((tmp_path / "model" / "tokenizer.json").read_text())
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(config | {"padding": None}))
+    found = load(tmp_path / "model", "cpu")
+    found.tokenizer.pad_token = None
+    with pytest.raises(InputError, match=r"the published model cannot embed the texts .*; expected a model of"):
+        embeddings(found, ["alpha beta", "gamma"])
 
 
 def with_dense(folder: Path) -> None:

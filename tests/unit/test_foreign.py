@@ -69,6 +69,17 @@ def test_the_losses_are_those_of_the_library_s_classes(architecture, equal):
     assert classification_loss(ours, inputs).total.item() == pytest.approx(clean.item(), abs=1e-5)
 
 
+@pytest.mark.parametrize("architecture", [*FOREIGN, "deberta"])
+def test_losses_in_bf16_are_those_of_fp32_but_for_rounding(architecture):
+    """The first DeBERTa fills masked scores with fp32's lowest number, which bf16 cannot hold."""
+    ours, inputs = made(architecture), inputs_of(pair=True)
+    exact = internal_loss(ours, inputs, 20.0, normalised=True, mask_internal=True).total
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = internal_loss(ours, inputs, 20.0, normalised=True, mask_internal=True).total
+    rounded.backward()
+    assert rounded.item() == pytest.approx(exact.item(), rel=0.02)
+
+
 @ARCHITECTURES
 def test_the_embeddings_learn_from_both_sides(architecture):
     """The matrix is shared: tokens that are only predicted, and never read, have a gradient too."""

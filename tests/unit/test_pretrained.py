@@ -307,6 +307,12 @@ def damaged(folder: Path, what: str) -> None:
         (folder / "model.safetensors").unlink()
     elif what == "type":
         (folder / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
+    elif what == "seq2seq":
+        (folder / "config.json").write_text(json.dumps({**config, "model_type": "bart"}))
+    elif what == "null":
+        (folder / "config.json").write_text("null")
+    elif what == "heads":
+        (folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": 0}))
     elif what == "layer":
         kept = {name: value for name, value in weights.items() if "layer.1." not in name}
         save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
@@ -332,6 +338,9 @@ def damaged(folder: Path, what: str) -> None:
         ("place", r"its index names '../elsewhere.safetensors', which is not in the folder; download the model again"),
         ("index", r"model.safetensors.index.json is not an index of weights; download"),
         ("type", "is a 'gpt2', no encoder that predicts words and classes"),
+        ("seq2seq", "is no encoder of a known form .*; take another model"),
+        ("null", "config.json does not load: .*; expected an encoder of transformers"),
+        ("heads", "is no encoder of a known form .*; take another model"),
         ("layer", "lacks weights .bert.encoder.layer.1."),
         ("cut", "does not load: .*; download the model again"),
         ("vocabulary", r"its tokenizer has \d+ entries and the padding id 0, its config.json \d+ and 0"),

@@ -284,11 +284,6 @@ def test_wrong_index_settings_are_refused(root, settings, sentence):
         build_index(corpus_of(PASSAGES, root), root=root, **settings)
 
 
-def test_an_empty_corpus_is_refused(root):
-    with pytest.raises(InputError, match="has no passages"):
-        build_index(corpus_of([], root), root=root)
-
-
 def test_a_corpus_that_is_too_large_for_one_machine_is_refused(root, monkeypatch):
     monkeypatch.setattr(index_step, "MOST_EMBEDDED", 4)
     with pytest.raises(InputError, match=r"has 5 passages; the embedded engine takes at most 4, so choose the engine"):

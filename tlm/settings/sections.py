@@ -130,7 +130,8 @@ class Train(Section):
         head_steps: Which steps update the classification head: internal, or all. In an external step its gradient is
             then zero, so that AdamW's momentum goes on to move it and weight decay shrinks it (the released code).
         mask_share: Share of tokens to predict (of them 80 % masked, 10 % replaced, 10 % kept).
-        masking: What is chosen to be predicted: single tokens; or whole words, with all of their pieces.
+        masking: What is chosen to be predicted: single tokens; or whole words, with all of their pieces (in
+            languages without spaces, only with a wordpiece vocabulary).
         internal_loss: normalised: (rho2·MLM + CE)/(rho2+1), the released code; sum: rho2·MLM + CE, the paper's
             formula.
         mask_internal: Classify the masked text (the released code), or else the clean text (a second pass over

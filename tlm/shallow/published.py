@@ -74,11 +74,11 @@ def fit(folder: Path, given: Given) -> EmbeddingsModel:
         given: What to fit to. Pairs of texts have no marks.
 
     Raises:
-        InputError: the folder does not load.
+        InputError: the folder does not load, or lacks weights.
     """
     train = given.train
     marks = () if train.pairs is not None else marks_of(train.texts, given.marks)
-    model = load(folder, CPU)
+    model = whole(folder, CPU)
     dense = Dense.fit(partial(features_of, model, marks), given, FAMILY)
     return EmbeddingsModel(given.labels, marks, dense, train.pairs is not None, folder)
 
@@ -104,7 +104,10 @@ def _each_once(model: Any, parts: list[str]) -> Floats:
 
 def embeddings(model: Any, texts: Texts) -> Floats:
     """Embeddings of texts, shape [n, dimensions]."""
-    return np.asarray(model.encode(list(texts), batch_size=BATCH, show_progress_bar=False), np.float64)
+    try:
+        return np.asarray(model.encode(list(texts), batch_size=BATCH, show_progress_bar=False), np.float64)
+    except Exception as error:  # of many kinds, as in `load`
+        raise InputError(f"the published model cannot embed the texts ({reason(error)}); {EXPECTED}") from None
 
 
 def load(folder: Path, device: str | None = None) -> Any:
@@ -136,6 +139,14 @@ def load(folder: Path, device: str | None = None) -> Any:
         except Exception as error:  # many libraries read the files, each with its own errors
             found = reason(error).replace(links, str(folder))
             raise InputError(f"{folder} does not load: {found}; {EXPECTED}") from None
+
+
+def whole(folder: Path, device: str | None = None) -> Any:
+    """Load a model as `load` does. Raises InputError, too, if it lacks weights, which the library draws at random."""
+    model, again = load(folder, device), load(folder, device)
+    if not np.allclose(embeddings(model, ["a"]), embeddings(again, ["a"])):
+        raise InputError(f"{folder} lacks weights; download the model again")
+    return model
 
 
 def _in_folder(path: Path) -> Path:

@@ -206,7 +206,7 @@ def _output(task: dict[str, Any]) -> str:
 
 def _passages(arm: str, known: dict[str, str]) -> str:
     """What is said of the passages of an arm. The arms of published models have their names in them."""
-    if not arm.startswith(f"{PUBLISHED}-"):
+    if arm in known or not arm.startswith((f"{PLM}-", f"{PUBLISHED}-")):
         return known.get(arm, arm)
     text = further_text(arm)
     alike = f"{PLM}-{'mlm' if text == TASK_ONLY else text}".rstrip("-")

@@ -31,9 +31,9 @@ def resolve_device(name: str) -> str:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and ProcessGroup.current().size > 1:
         name = f"cuda:{local_rank()}"
-    kind, _, index = name.partition(":")
+    kind, colon, index = name.partition(":")
     count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    if kind not in count or (index and not index.isdecimal()):
+    if kind not in count or (colon and not index.isdecimal()):
         raise InputError(f"device '{name}' is unknown; expected auto, cpu, cuda, cuda:N or mps")
     if int(index or 0) >= count[kind]:
         raise InputError(f"device '{name}' is not here ({kind} devices: {count[kind]}); use auto or cpu")

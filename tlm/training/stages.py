@@ -220,8 +220,6 @@ def _arm(start: Artifact | None, passages: Artifact | None) -> str:
 def _check_passages(settings: Preset, passages: Artifact | None) -> None:
     if passages is None and settings.train.rho1 == "inf":
         raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
-    if passages is not None and passages.details["passages"] == 0:
-        raise InputError(f"{passages.uri} has no passages; retrieve with a larger K, or train without a subset")
 
 
 def _check_tasks(tasks: list[Artifact]) -> None:

@@ -13,7 +13,6 @@ from tlm.retrieval.search.analyzer import terms
 from tlm.retrieval.search.elastic_client import BUSY, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.embed import Embed
 from tlm.retrieval.search.query import Docs, Scores
-from tlm.shallow.models import one_thread
 
 TOGETHER, HITS_TOGETHER = 50, 100_000  # most queries, and hits, per request
 UNDER_WAY, MOST_UNDER_WAY = 2, 32  # requests at once for each shard, so that a node works while an answer is parsed
@@ -180,8 +179,7 @@ class ElasticVectors(Elastic):
         return [(docs, 2 * scores - 1) for docs, scores in super()._found(queries, top_k)]  # inner products again
 
     def _requests(self, queries: Sequence[str], top_k: int) -> list[dict[str, Any]]:
-        with one_thread():
-            vectors = self.embed(queries)
+        vectors = self.embed(queries)
         candidates = min(max(2 * top_k, LEAST_CANDIDATES), MOST_CANDIDATES)
         nearest = {"field": "vector", "k": top_k, "num_candidates": candidates, "rescore_vector": {"oversample": 2.0}}
         return [

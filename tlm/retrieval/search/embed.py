@@ -79,7 +79,7 @@ def published_vectors(folder: str, texts: Sequence[str]) -> NDArray[np.float32]:
     return _of_length_one(published.embeddings(_loaded(Path(folder)), texts))
 
 
-_loaded = lru_cache(maxsize=1)(published.load)
+_loaded = lru_cache(maxsize=1)(published.whole)
 
 
 def _of_length_one(vectors: NDArray[np.float64]) -> NDArray[np.float32]:

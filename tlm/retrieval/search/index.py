@@ -69,8 +69,6 @@ def build_index(
     Range("0 or more", 0, sys.float_info.max).check("k1", k1)
     Range("0 to 1", 0, 1).check("b", b)
     passages = source.details["passages"]
-    if passages == 0:
-        raise InputError(f"{corpus} has no passages to index")
     if engine == "embedded" and passages > MOST_EMBEDDED:
         most = f"the embedded engine takes at most {MOST_EMBEDDED:,}"
         raise InputError(f"{corpus} has {passages:,} passages; {most}, so choose the engine elasticsearch")

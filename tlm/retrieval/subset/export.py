@@ -252,10 +252,7 @@ def _write_imported(
 
 def _passage(row: Record, field: str) -> tuple[str, int]:
     """Text and rank of a row (from 1, `judge.NO_RANK` if it has none). Raises BadRow if it is unusable."""
-    value = row.values.get("rank", "")
-    if isinstance(value, float) and value.is_integer():  # pandas makes floats of numbers where one is missing
-        value = int(value)
-    rank = str(value)
+    rank = str(row.values.get("rank", "")).removesuffix(".0")  # pandas writes floats where a number is missing
     if rank.isdecimal() and len(rank) > 9:
         raise BadRow("rank too large", f"field 'rank' is {rank[:20]}")
     return text_of(row.values, field), int(rank) + 1 if rank.isdecimal() else judge.NO_RANK

@@ -249,7 +249,7 @@ class External:
         return bool(self.sources)
 
     def batch(self, index: int, labels: Sequence[NDArray[Any]] = ()) -> Batch:
-        """Batch `index` (from 0); with `labels`, those of all texts of each source."""
+        """Batch `index` (from 0); `labels`: for each source, the labels of all its texts."""
         source, index = self._place(index)
         return self.sources[source].batch(index, labels[source] if labels else None)
 

@@ -259,7 +259,7 @@ def write_vocabulary(draft: Draft, tokenizer: Tokenizer, special: dict[str, str]
     names = {f"{role}_token": token for role, token in special.items()}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names}
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
-    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    size = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values())  # some leave out numbers
     ids = {f"{role}_id": tokenizer.token_to_id(token) for role, token in special.items()}
     draft.details = {"kind": kind, "vocab_size": size, "lower_case": lower_case, **ids}
     draft.counts["vocab_size"] = size

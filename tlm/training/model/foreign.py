@@ -128,7 +128,9 @@ class ForeignBody(Body):
         """Run the library's encoder once, and its classifier on the result if `classes`."""
         given = {"input_ids": ids, "attention_mask": None if inputs.mask is None else inputs.mask[:, 0, 0].long()}
         types = {"token_type_ids": inputs.types} if self._typed and inputs.types is not None else {}
-        output = self._base(**given, **types)
+        device, half = ids.device.type, self.config["model_type"] != "deberta"  # whose mask is too large for bf16
+        with torch.autocast(device, enabled=half and torch.is_autocast_enabled(device)):
+            output = self._base(**given, **types)
         states = output[0].flatten(0, 1).index_select(0, inputs.positions) if tokens else None
         return states, self._classes(output, **given) if classes else None
 

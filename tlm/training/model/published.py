@@ -41,15 +41,14 @@ def shape_of(folder: Path, wanted: Model, layers: int = 0) -> Model:
             or too few positions for texts of that length.
     """
     config = _config(folder)
-    if not 0 <= layers <= config.num_hidden_layers:
-        raise InputError(
-            f"layers is {layers} and {folder} has {config.num_hidden_layers}; expected no more, or 0 for all"
-        )
     try:
+        own = config.num_hidden_layers
+        if not 0 <= layers <= own:
+            raise InputError(f"layers is {layers} and {folder} has {own}; expected 0 (all) to {own}")
         return Model(
             architecture=config.model_type,
             hidden=config.hidden_size,
-            layers=layers or config.num_hidden_layers,
+            layers=layers or own,
             heads=config.num_attention_heads,
             intermediate=getattr(config, "intermediate_size", None) or config.hidden_dim,
             positions=_positions(config),
@@ -59,12 +58,14 @@ def shape_of(folder: Path, wanted: Model, layers: int = 0) -> Model:
     except ValidationError as error:
         text = str(error.errors()[0].get("ctx", {}).get("error", error))
         raise InputError(f"{folder}: {' '.join(text.split())}; set model.max_length, or take another model") from None
+    except (AttributeError, TypeError, RuntimeError, ZeroDivisionError) as error:
+        raise InputError(f"{folder} is no encoder of a known form ({reason(error)}); take another model") from None
 
 
 def _config(folder: Path) -> Any:
     try:
         config = AutoConfig.from_pretrained(folder, **HERE)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # of many kinds, as the file may be of any form
         what = f"{folder}/config.json does not load: {reason(error)}"
         raise InputError(f"{what}; expected an encoder of transformers") from None
     if config.model_type not in model_types():

@@ -18,7 +18,9 @@ def main(bucket: str) -> None:
     except ClientError as error:
         if error.response["Error"]["Code"] != "404":
             raise
-        store.create_bucket(Bucket=bucket)
+        region = store.meta.region_name
+        where = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        store.create_bucket(Bucket=bucket, **where)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")
         write_tiny(data)
@@ -35,4 +37,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1])
     except (BotoCoreError, ClientError) as error:
-        sys.exit(f"k8s.check.data: {error}; set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL_S3")
+        sys.exit(f"k8s.check.data: {error}; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL_S3")

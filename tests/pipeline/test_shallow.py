@@ -41,6 +41,7 @@ def test_the_light_installation_goes_from_files_to_a_report(run_module: Callable
     path = {"PYTHONPATH": f"{tmp_path / 'absent'}:{ROOT}"}
     with pytest.raises(AssertionError, match="there is no torch here"):
         run_module("torch", env=path)
+    run_module("tests.tiny", env=path)  # which `python -m k8s.check.data` needs
     given = arguments(tmp_path, "store", "embedded", ",".join(ARMS), "0")
     done = run_module("pipelines.run", "local", "--pipeline", "shallow", *given, env=path)
     report = Artifact.open(done.stdout.strip().splitlines()[-1], "report")

@@ -65,7 +65,8 @@ def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_
     uri = done.stdout.strip().splitlines()[-1]
     report = Artifact.open(uri, "report")
     facts = json.loads(report.path("report.json").read_text())
-    assert "Settings by the paper's rules: retrieve.top_k=5 retrieve.query=full train.rho1=1." in facts["findings"]
+    rules = "Settings by the paper's rules: retrieve.top_k=5 retrieve.query=full train.rho1=1."
+    assert f"{rules} Settings given for the run take precedence: train.steps=20." in facts["findings"]
     assert any("60 training examples are fewer than 5,000" in sentence for sentence in facts["findings"])
     assert facts["prices"] == {"cpu_hour": 0.05, "gpu_hour": 0.0, "kilowatt_hour": 0.0, "grams_per_kwh": 0.0}
     root = str(tmp_path / "store")

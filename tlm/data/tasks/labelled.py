@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 def label_of(values: Mapping[str, Any], field: str) -> str:
     """Return the label in `field` as a string: 3 is '3', 0.5 is '0.5', true is 'true'.
 
-    Raises BadRow: missing, null, empty, NaN (also as text), infinite, or a type that is no label.
+    Raises BadRow: missing, null, empty, NaN (also as text), infinite (also by overflow), or a type that is no label.
     """
     value = value_of(values, field)
     if isinstance(value, bool):
@@ -40,7 +40,7 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
     label = checked_text(str(value), field)
     if label.lower() == "nan":
         raise BadRow("NaN", f"field '{field}' is {label}")
-    if value in (math.inf, -math.inf):
+    if value in (math.inf, -math.inf) or (is_number(label) and math.isinf(float(label))):
         raise BadRow("infinite", f"field '{field}' is {label[:20]}")
     return label
 
@@ -51,8 +51,8 @@ def labels_of(values: Sequence[Any], field: str) -> tuple[str, ...]:
 
 
 def is_number(label: str) -> bool:
-    """Whether a label is a finite number; 12e45678 may be a class, such as a short hash."""
-    return _NUMBER.fullmatch(label) is not None and math.isfinite(float(label))
+    """Whether a label is a number; 12e45678, of which there is none, may be a class, such as a short hash."""
+    return _NUMBER.fullmatch(label) is not None
 
 
 UNLABELLED = "unlabelled"  # the split of texts without labels

@@ -92,7 +92,6 @@ class S3Store:
 
     def delete(self, name: str) -> None:
         self._call(f"removing {name}", lambda: self.client.delete_object(Bucket=self.bucket, Key=self.prefix + name))
-        self.forget(name)
 
     def abandoned(self, before: float, delete: bool) -> Iterator[str]:
         for upload in self._items("listing unfinished uploads", "list_multipart_uploads", "Uploads", ""):

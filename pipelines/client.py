@@ -26,6 +26,7 @@ from pipelines.form import Connection, RunOptions
 from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
+from tlm.runs.registry import TOKEN
 
 NOT_THE_API = ", not as Kubeflow Pipelines 2 does; check --host and the token"
 ADVICE = {  # by the status of an answer
@@ -130,7 +131,7 @@ class Token(TokenCredentialsBase):  # type: ignore[misc]
             token = (self.file.read_text(encoding="utf-8") if self.file else os.environ[TOKEN_VARIABLE]).strip()
         except (OSError, UnicodeDecodeError) as error:
             raise ApiError(f"{self.file}: the token cannot be read ({error})", 401) from None
-        if not re.fullmatch(r"[\x21-\x7e]+", token):  # which is not shown, as http.client would do
+        if not TOKEN.fullmatch(token):  # which is not shown, as http.client would do
             raise ApiError(f"{self.source} holds no token; expected one line without spaces", 401)
         config.api_key["authorization"] = token
 

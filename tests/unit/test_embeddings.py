@@ -55,27 +55,6 @@ def of_sentence_transformers(folder: Path) -> None:
     SentenceTransformer(str(folder.with_name("plain"))).save(str(folder))
 
 
-def test_a_model_that_lacks_weights_is_refused(tmp_path):
-    """The library draws them at random, others at each load."""
-    of_transformers(tmp_path / "model")
-    file = tmp_path / "model" / "model.safetensors"
-    save_file({name: one for name, one in load_file(file).items() if "layer.0" not in name}, file, {"format": "pt"})
-    with pytest.raises(InputError, match="model lacks weights; download the model again"):
-        whole(tmp_path / "model", "cpu")
-
-
-def test_a_model_that_cannot_embed_is_one_sentence(tmp_path):
-    of_transformers(tmp_path / "model")
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        (tmp_path / "model" / name).unlink(missing_ok=True)
-    config = json.loads((tmp_path / "model" / "tokenizer.json").read_text())
-    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(config | {"padding": None}))
-    found = load(tmp_path / "model", "cpu")
-    found.tokenizer.pad_token = None
-    with pytest.raises(InputError, match=r"the published model cannot embed the texts .*; expected a model of"):
-        embeddings(found, ["alpha beta", "gamma"])
-
-
 def with_dense(folder: Path) -> None:
     """A sentence-transformers model with a projection behind it."""
     from sentence_transformers import SentenceTransformer
@@ -316,3 +295,20 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "tiny" / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(InputError, match=r"tiny does not load: .*; expected a model of sentence-transformers"):
         baseline(task, features=str(tmp_path / "tiny"), root=root)
+
+
+def test_a_model_that_lacks_weights_is_refused(tmp_path):
+    """The library draws them at random, others at each load."""
+    of_transformers(tmp_path / "model")
+    file = tmp_path / "model" / "model.safetensors"
+    save_file({name: one for name, one in load_file(file).items() if "layer.0" not in name}, file, {"format": "pt"})
+    with pytest.raises(InputError, match="model lacks weights; download the model again"):
+        whole(tmp_path / "model", "cpu")
+
+
+def test_a_model_that_cannot_embed_is_one_sentence(tmp_path):
+    of_transformers(tmp_path / "model")
+    found = load(tmp_path / "model", "cpu")
+    found.tokenizer.pad_token = None
+    with pytest.raises(InputError, match=r"the published model cannot embed the texts .*; expected a model of"):
+        embeddings(found, ["alpha beta", "gamma"])

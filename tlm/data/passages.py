@@ -157,11 +157,11 @@ def passages(
             yield from shard.iter_batches(GROUP_ROWS, columns=columns)
 
 
-def _reader(corpus: Artifact, entry: FileEntry) -> pq.ParquetFile:
-    """Open a shard, again if another process that is done with it has just removed the copy on this machine."""
+def _reader(artifact: Artifact, entry: FileEntry) -> pq.ParquetFile:
+    """Open a shard. If another process, done with it, has just removed the local copy, download it again."""
     while True:
         with suppress(FileNotFoundError):
-            return pq.ParquetFile(corpus.verified(entry))
+            return pq.ParquetFile(artifact.verified(entry))
 
 
 def texts(corpus: Artifact, meter: Meter | None = None) -> Iterator[str]:
@@ -218,7 +218,7 @@ def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[i
     for entry in artifact.entries(pattern):
         stop = start + (entry.rows if entry.rows is not None else pq.read_metadata(artifact.verified(entry)).num_rows)
         if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
-            found.update(_from_file(pq.ParquetFile(artifact.verified(entry)), start, inside))
+            found.update(_from_file(_reader(artifact, entry), start, inside))
         start = stop
     return found
 

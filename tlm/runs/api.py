@@ -18,6 +18,7 @@ from urllib3.util import Retry
 from tlm.errors import InputError, Interrupted
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+KFP_POD = "KFP_POD_NAME"  # names a step's pod; only pods of Kubeflow Pipelines have it
 PASSING = (429, 500, 502, 503, 504)
 # For about a minute, which is enough for an API server to be replaced.
 RETRY = Retry(7, status_forcelist=PASSING, allowed_methods=None, backoff_factor=0.5, raise_on_status=False)

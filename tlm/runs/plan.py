@@ -22,7 +22,7 @@ from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, export,
 from tlm.runs.advise import advice_for
 from tlm.settings import presets
 from tlm.settings.options import Compute, Filters
-from tlm.training.distributed.launch import ROWS
+from tlm.training.distributed.launch import filled
 from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
 from tlm.training.input.tokenizer import adopt_tokenizer
@@ -220,21 +220,20 @@ def on_pods(runs: Sequence[str], gpus: str) -> list[dict[str, str]]:
 
     Both stages use as many as their batch fills, and evaluation one. Embeddings are computed on the CPU.
     """
-    items = []
-    for text in runs:
-        filled = _filled(PlannedRun.parse(text))
-        items.append({"run": text} | {step: str(min(int(gpus), most)) for step, most in filled.items()})
-    return items
+    return [
+        {"run": text} | {step: str(min(int(gpus), most)) for step, most in _used(PlannedRun.parse(text)).items()}
+        for text in runs
+    ]
 
 
-def _filled(run: PlannedRun) -> dict[str, int]:
+def _used(run: PlannedRun) -> dict[str, int]:
     """How many GPUs each step of a run can use, 0 where nothing is trained."""
     if not run.stages:
         return {"train": 0, "finetune": 0, "evaluate": 0}
     preset = presets.resolve(**run.settings())
-    train = preset.train
-    rows = {"1": train.external_batch if run.subset else train.internal_batch, "2": preset.finetune.batch}
-    stage1, stage2 = (max(1, rows[stage] // ROWS) if stage in run.stages else 0 for stage in "12")
+    batch = preset.train.external_batch if run.subset else preset.train.internal_batch
+    stage1 = filled(batch) if "1" in run.stages else 0
+    stage2 = filled(preset.finetune.batch) if "2" in run.stages else 0
     return {"train": stage1, "finetune": stage2, "evaluate": 1}
 
 
@@ -294,8 +293,8 @@ def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str =
     if AUTO in overrides:
         start = [one for one in given if not one.startswith("retrieve.")]  # the paper's K is scaled by the preset's
         advice = advice_for(task, presets.resolve(preset, start), corpus)
-        first = f" Settings given for the run take precedence: {' '.join(given)}." if given else ""
-        reasons = "\n".join([f"Settings by the paper's rules: {' '.join(advice.overrides)}.{first}", *advice.reasons])
+        held = f" Settings given for the run take precedence: {' '.join(given)}." if given else ""
+        reasons = "\n".join([f"Settings by the paper's rules: {' '.join(advice.overrides)}.{held}", *advice.reasons])
         given = [*advice.overrides, *given]
     retrieve = presets.resolve(preset, given).retrieve
     if reasons:

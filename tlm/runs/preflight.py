@@ -12,7 +12,7 @@ from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.progress import say
-from tlm.runs.api import Api
+from tlm.runs.api import KFP_POD, Api
 from tlm.runs.pods import DATA_LIMITS, check_pods, check_quota
 from tlm.runs.registry import Registry
 from tlm.settings.options import Pods
@@ -21,7 +21,6 @@ Engine: TypeAlias = Literal["embedded", "elasticsearch"]
 
 GIB = 1024**3
 OLDEST_ELASTICSEARCH = 8
-KFP_POD = "KFP_POD_NAME"  # which only the pods of Kubeflow Pipelines have
 PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
 
 

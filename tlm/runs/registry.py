@@ -38,7 +38,7 @@ PASSING = (408, 429, 500, 502, 503, 504)
 _HOW: dict[str, Any] = {"allowed_methods": None, "raise_on_status": False, "respect_retry_after_header": False}
 RETRY = Retry(5, status_forcelist=PASSING, backoff_factor=0.5, **_HOW)
 _ADDRESS = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/?")
-_TOKEN = re.compile(r"[\x21-\x7e]+")
+TOKEN = re.compile(r"[\x21-\x7e]+")
 
 Entry = dict[str, Any]
 
@@ -166,7 +166,7 @@ def _authorization() -> dict[str, str]:
     if file is None:
         return {}
     token = file.read_bytes().strip().decode("ascii", errors="replace")
-    if not _TOKEN.fullmatch(token):  # which is not shown, as it may be another secret
+    if not TOKEN.fullmatch(token):  # which is not shown, as it may be another secret
         raise InputError(f"{file} holds no token; expected one line without spaces")
     return {"Authorization": f"Bearer {token}"}
 

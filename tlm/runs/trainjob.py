@@ -18,7 +18,7 @@ from tlm.artifacts.produce import finished
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.runs import pods as every
-from tlm.runs.api import Api, Refused
+from tlm.runs.api import KFP_POD, Api, Refused
 from tlm.settings import presets
 from tlm.settings.options import Pods
 from tlm.training.distributed.process import Stop, stopping
@@ -124,7 +124,7 @@ STEP, NODE = "main", "node"  # the containers: of a step, as Argo names it, and 
 
 def own_image(api: Api) -> str:
     """Return the image of this pod's step as the pipeline names it, with its digest."""
-    pod = os.environ.get("KFP_POD_NAME") or os.environ.get("HOSTNAME", "")
+    pod = os.environ.get(KFP_POD) or os.environ.get("HOSTNAME", "")
     containers = api.call("GET", f"/api/v1/namespaces/{api.namespace}/pods/{pod}")["spec"]["containers"]
     return str(next((each for each in containers if each["name"] == STEP), containers[0])["image"])
 
@@ -178,8 +178,8 @@ class _Follower:
                 say(f"{self.title}: created")
                 break
             except Refused as refused:
-                if "exceeded quota" in str(refused):  # by other TrainJobs of this run, which end
-                    self._say_once(f"waiting: {refused}")
+                if "exceeded quota" in str(refused):  # by other TrainJobs, which end
+                    self._say_once("waiting: the quota of the namespace allows no further TrainJob now")
                     deadline = time.monotonic() + DELETION_SECONDS
                     self._pause()
                     continue

@@ -108,6 +108,7 @@ class Server:
         if len(asked.texts) > most:
             raise InputError(f"{len(asked.texts)} texts in a request; expected at most {most}")
         check_pairs(self.served.pair, asked.pairs is not None, protocol.PAIR)
+        protocol.check_outputs(self.served, asked)
         predicted = await self.batcher.predict(asked)
         self.texts.inc(len(asked.texts))
         self.unsure.inc(int((predicted.max(axis=1) < self.served.at_least).sum()) if self.served.at_least else 0)

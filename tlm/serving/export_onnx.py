@@ -94,7 +94,7 @@ def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
     found: list[dict[str, Any]] = []
     converted = encoders(source)
     if converted != [source]:
-        shutil.copytree(source, to, ignore=lambda at, names: [name for name in names if Path(at, name) in converted])
+        shutil.copytree(source, to, ignore=lambda at, names: [one for one in names if Path(at, one) in converted])
     names = [folder.relative_to(source) for folder in converted]
     for name in names:
         say(f"converting the encoder {name}" if len(names) > 1 else "converting")

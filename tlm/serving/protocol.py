@@ -1,5 +1,6 @@
 """Requests and answers of the Open Inference Protocol (V2) and of KServe's V1 protocol, as plain JSON values."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from reprlib import repr  # short, whatever was sent
 from typing import Annotated, Any, NamedTuple
@@ -107,6 +108,13 @@ def read_v2(body: Any) -> Asked:
     return asked._replace(identity=identity, outputs=outputs)
 
 
+def check_outputs(served: Served, asked: Asked) -> None:
+    """Raise InputError if a request asks for a tensor that the model does not give."""
+    known = [*_outputs(served)]
+    if unknown := [name for name in asked.outputs if name not in known]:
+        raise InputError(f"outputs: the model has no {repr(unknown[0])}; expected {', '.join(known)}")
+
+
 def answer_v1(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str, Any]:
     """``{"predictions": […]}``: a label, its probability and all probabilities; labels and the last; or a number."""
     model, rows = served.predictor, predicted.tolist()
@@ -119,10 +127,10 @@ def answer_v2(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str
     Of a model of several labels a text: ``chosen``, which says of each class whether it is an answer, in place of the
     first two. If `at_least` is above 0, also ``unsure``, which says of each text whether its probability is below it.
     """
-    found = {tensor["name"]: tensor for tensor in _outputs(served, predicted)}
-    if unknown := [name for name in asked.outputs if name not in [*found]]:
-        raise InputError(f"outputs: the model has no {repr(unknown[0])}; expected {', '.join(found)}")
-    outputs = [found[name] for name in asked.outputs or found]
+    known, outputs = _outputs(served), list[dict[str, Any]]()
+    for name in asked.outputs or known:
+        datatype, row, of = known[name]
+        outputs.append({**_tensor(name, datatype, len(predicted), *row), "data": of(predicted).ravel().tolist()})
     called = {} if asked.identity is None else {"id": asked.identity}
     return {"model_name": served.name, "model_version": served.version, **called, "outputs": outputs}
 
@@ -132,35 +140,35 @@ def metadata(served: Served) -> dict[str, Any]:
     model = served.predictor
     inputs = [_tensor(one, "BYTES", -1) for one in ("text", PAIR)[: 1 if served.pair is False else 2]]
     about = {"name": served.name, "versions": [served.version], "platform": "tlm", "inputs": inputs}
-    nothing = np.zeros((0, len(model.labels or [""])))
-    about["outputs"] = [
-        _tensor(one["name"], one["datatype"], -1, *one["shape"][1:]) for one in _outputs(served, nothing)
-    ]
+    about["outputs"] = [_tensor(name, datatype, -1, *row) for name, (datatype, row, _) in _outputs(served).items()]
     known = {"classes": model.labels, "thresholds": model.thresholds, "at_least": served.at_least or None}
     found = {what: value for what, value in known.items() if value is not None}
     return {**about, "parameters": found} if found else about
 
 
-def _outputs(served: Served, predicted: NDArray[Any]) -> list[dict[str, Any]]:
-    model, count = served.predictor, len(predicted)
+# A tensor of an answer: its datatype, its shape for one text, and its values, from the predictions [texts, classes]
+_Output = tuple[str, tuple[int, ...], Callable[[NDArray[Any]], NDArray[Any]]]
+
+
+def _outputs(served: Served) -> dict[str, _Output]:
+    """The tensors that a model can answer with, by name."""
+    model, at_least = served.predictor, served.at_least
     if model.labels is None:
-        return [_tensor("value", "FP64", count, data=predicted[:, 0])]
-    probabilities = _tensor("probabilities", "FP64", *predicted.shape, data=predicted)
-    if model.thresholds is not None:
-        return [_tensor("chosen", "BOOL", *predicted.shape, data=above(predicted, model.thresholds) > 0), probabilities]
-    labels, best = np.array(model.labels, object)[predicted.argmax(axis=1)], predicted.max(axis=1)
-    unsure = [_tensor("unsure", "BOOL", count, data=best < served.at_least)] if served.at_least else []
-    return [
-        _tensor("label", "BYTES", count, data=labels),
-        _tensor("probability", "FP64", count, data=best),
-        probabilities,
-        *unsure,
-    ]
+        return {"value": ("FP64", (), lambda rows: rows)}
+    labels, thresholds, classes = np.array(model.labels, object), model.thresholds, (len(model.labels),)
+    all_of_them: _Output = "FP64", classes, lambda rows: rows
+    if thresholds is not None:
+        return {"chosen": ("BOOL", classes, lambda rows: above(rows, thresholds) > 0), "probabilities": all_of_them}
+    found: dict[str, _Output] = {
+        "label": ("BYTES", (), lambda rows: labels[rows.argmax(axis=1)]),
+        "probability": ("FP64", (), lambda rows: rows.max(axis=1)),
+        "probabilities": all_of_them,
+    }
+    return found | ({"unsure": ("BOOL", (), lambda rows: rows.max(axis=1) < at_least)} if at_least else {})
 
 
-def _tensor(name: str, datatype: str, *shape: int, data: NDArray[Any] | None = None) -> dict[str, Any]:
-    values = {} if data is None else {"data": data.ravel().tolist()}
-    return {"name": name, "datatype": datatype, "shape": list(shape), **values}
+def _tensor(name: str, datatype: str, *shape: int) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": list(shape)}
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Presets of all settings, from seconds on a laptop to the paper's Table B.1, and what stage 1 costs with them."""
 
-import re
 import tomllib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -154,7 +153,6 @@ def _parse(override: str) -> tuple[str, str]:
     return setting, text
 
 
-_NOISE = re.compile("Input should be |, unable .*")
 _EXPECTED = dict.fromkeys(("missing", "too_long"), "two numbers, such as 0.9,0.98")  # by pydantic's type of error
 
 
@@ -164,7 +162,8 @@ def _sentence(error: ValidationError) -> str:
         return str(first["ctx"]["error"])
     setting = ".".join(str(part) for part in first["loc"][:2])
     alike = [other for other in error.errors() if other["loc"][:2] == first["loc"][:2]]
-    reasons = {_EXPECTED.get(other["type"], _NOISE.sub("", other["msg"])) for other in alike}
+    texts = [other["msg"].replace("Input should be ", "").partition(", unable")[0] for other in alike]
+    reasons = {_EXPECTED.get(other["type"], text) for other, text in zip(alike, texts, strict=True)}
     given = ",".join(first["input"]) if isinstance(first["input"], list) else first["input"]
     return f"setting {setting}={given} cannot be: expected {' or '.join(sorted(reasons))}"
 

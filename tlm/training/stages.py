@@ -142,7 +142,8 @@ def checkpoint_recipe(
         warn_of(begin, examples)
         _warn_of_rate(begin, "train.lr", settings.train.lr)
     root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
-    _check_passages(settings, passages)
+    if passages is None and settings.train.rho1 == "inf":
+        raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
     model = settings.model if begin is None else _shape(begin, settings)
     if model.architecture not in OWN:
         from tlm.training.model.foreign import check_architecture
@@ -215,11 +216,6 @@ def _arm(start: Artifact | None, passages: Artifact | None) -> str:
         return own
     begun = str(start.details["arm"])
     return f"{begun}-{own if passages is not None or begun.startswith(f'{PUBLISHED}-') else 'mlm'}"
-
-
-def _check_passages(settings: Preset, passages: Artifact | None) -> None:
-    if passages is None and settings.train.rho1 == "inf":
-        raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
 
 
 def _check_tasks(tasks: list[Artifact]) -> None:

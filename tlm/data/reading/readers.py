@@ -139,6 +139,7 @@ def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
+        # `values` has each key where it first stood: up to the first repetition, both have the same order
         name = next(name for (name, _), new in zip(pairs, [*values, None], strict=False) if name != new)
         raise BadRow("duplicate key", f"an object has two values for {name!r}")
     return values

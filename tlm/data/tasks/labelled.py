@@ -51,7 +51,7 @@ def labels_of(values: Sequence[Any], field: str) -> tuple[str, ...]:
 
 
 def is_number(label: str) -> bool:
-    """Whether a label is a number; 12e45678, of which there is none, may be a class, such as a short hash."""
+    """Whether a label is a number. Its exponent has at most three digits: 12e45678 is a class, such as a short hash."""
     return _NUMBER.fullmatch(label) is not None
 
 

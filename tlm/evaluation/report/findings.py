@@ -274,15 +274,15 @@ def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
     """Say why the linear model is named and not the one that it was compared with."""
     gap, likely = 100 * _gap(best, linear), chance_text(_chance_of(found, best["name"]))
     on_test = f"{_against(100 * found['mean'])} it on test ({likely} likely to be ahead on new texts)"
-    only, joined = ("", "but") if gap >= 100 * SAME else ("only " * (gap > 0), "and")
+    only, joined = ("", "but") if gap >= 100 * SAME else ("only ", "and")
     return f"{best['name']} is {_against(gap, only)} it on dev, {joined} {on_test}."
 
 
 def _against(points: float, only: str = "") -> str:
-    """How far above or below a score is."""
+    """How far above or below a score is; `only` stands before points above."""
     if signed(points) == "0.0":
         return "as good as"
-    return f"{only}{abs(points):.1f} points {'above' if points > 0 else 'below'}"
+    return f"{only}{points:.1f} points above" if points > 0 else f"{-points:.1f} points below"
 
 
 def _simpler(groups: list[Summary], chosen: Summary) -> str:

@@ -210,24 +210,22 @@ class ScoredModel:
         tokenizer = tokens.manifest.inputs.get("tokenizer") if tokens is not None else None
         return tokenizer.content if tokenizer else ""
 
-    def variant(self) -> dict[str, str]:
-        """The settings of this run and of the steps before it, without seeds: they distinguish runs of one arm.
-
-        Of a mixture, also those of its members.
-        """
+    def settings(self) -> dict[str, str]:
+        """The settings of this run and of the steps before it, without seeds."""
         hits, start = follow(self.subset, "hits"), follow(self.checkpoint, "start")
         steps = [one for one in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if one]
-        of_members = {
-            name if ": " in name else f"{one.details['arm']}: {name}": value  # of a member that is a mixture, as there
-            for one in members(self.model)
-            for name, value in ScoredModel.read(one).variant().items()
-        }
-        return of_members | {
+        return {
             name: plain(value)
             for step in steps
             for name, value in flat(step.manifest.settings)
             if name.split(".")[-1] != "seed" and not name.startswith("files.")  # of a published model
         }
+
+    def variant(self) -> dict[str, str]:
+        """The settings that distinguish runs of one arm: `settings`, and those of a mixture's members."""
+        parts = [(one.details["arm"], ScoredModel.read(one).variant()) for one in members(self.model)]
+        named = ((name if ": " in name else f"{arm}: {name}", part[name]) for arm, part in parts for name in part)
+        return dict(named) | self.settings()
 
 
 Costs = dict[str, Spread]  # by the parts of `Spent`, and money and grams
@@ -397,6 +395,7 @@ def grouped(metrics: Sequence[Artifact]) -> list[Group]:
     groups: dict[tuple[Any, ...], Group] = {}
     for run in sorted(map(ScoredModel.read, metrics), key=_order):
         arm, stage = run.values["arm"], run.values["stage"]
+        # Two mixtures of the same models may contain them in other ways, which the names of their costs tell.
         key = (arm, stage, tuple(sorted(run.variant().items())), tuple(run.values["cost"]))
         groups.setdefault(key, Group("", arm, stage, ReportRow.of(arm, stage))).runs.append(run)
     taken: set[str] = set()

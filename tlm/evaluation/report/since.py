@@ -95,7 +95,7 @@ def _settings_of(run: ScoredModel, part: str = "") -> dict[str, str]:
     own = {"arm": run.values["arm"], "stage": run.values["stage"]}
     own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
     own |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
-    found = {f"{part}{name}": value for name, value in (own | run.variant()).items()}
+    found = {f"{part}{name}": value for name, value in (own | run.settings()).items()}
     for member in members(run.model):
         found |= _settings_of(ScoredModel.read(member), f"{part}{visible(member.details['arm'], 40)}: ")
     return found

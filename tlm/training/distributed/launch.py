@@ -78,10 +78,16 @@ def _alone(recipe: Recipe, root: str | None, write: Callable[[Draft], None]) -> 
     return uri
 
 
-def processes(compute: Compute, rows: int) -> int:
-    """Return the number of processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU.
+def filled(rows: int, machines: int = 1) -> int:
+    """How many GPUs of each machine a batch of so many rows fills, at least one.
 
-    Each has `ROWS` rows of a batch or more: with fewer, GPUs wait for each other most of the time.
+    Each has `ROWS` rows or more: with fewer, GPUs wait for each other most of the time.
+    """
+    return max(1, rows // (ROWS * machines))
+
+
+def processes(compute: Compute, rows: int) -> int:
+    """Return the number of processes to start on this machine: ``TLM_PROCESSES``, else one for each GPU it fills.
 
     Args:
         compute: Which GPUs to use at most.
@@ -98,7 +104,7 @@ def processes(compute: Compute, rows: int) -> int:
         return int(given)
     import torch
 
-    there, most = torch.cuda.device_count(), max(1, rows // (ROWS * nodes()))
+    there, most = torch.cuda.device_count(), filled(rows, nodes())
     if there < min(gpus, most):
         reason = "; this image's torch is a build for CPUs" if torch.version.cuda is None else ""
         raise InputError(

@@ -286,6 +286,11 @@ def test_a_name_is_needed(name: str, tmp_path: Path) -> None:
     refused(tmp_path, answers(), "name is empty; give the model a name", name=name)
 
 
+def test_control_characters_of_a_name_are_spelled_out_because_no_picture_can_hold_them(tmp_path: Path) -> None:
+    found = imported(tmp_path, answers(), name=" a\x0bb ")
+    assert found.manifest.settings["arm"] == r"a\x0bb"
+
+
 def test_a_seed_below_zero_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, answers(), "seed is -1; expected 0 or more", seed=-1)
 

@@ -111,6 +111,18 @@ def test_the_interval_of_a_correlation_depends_on_no_unit(metric, unit):
     assert found.low > 0
 
 
+@pytest.mark.parametrize(("metric", "most"), [("pearson", 1.15), ("spearman", 2.0)])
+def test_a_small_test_set_does_not_hide_a_high_correlation(metric, most):
+    """One more answer moves a share by 1/n, a correlation by much less: intervals were several times too wide."""
+    rng = np.random.default_rng(8)
+    gold = rng.normal(size=50)
+    predicted = gold + 0.2 * rng.normal(size=50)
+    *_, high = found = interval(arm(gold, [predicted] * 3, metric=metric))
+    drawn = [rng.integers(50, size=50) for _ in range(2000)]
+    expected = 2.01 * np.std([score(metric, gold[rows], predicted[rows]) for rows in drawn])
+    assert 0.85 * expected < high - found.mean < most * expected
+
+
 def test_the_same_predictions_have_the_same_interval():
     gold, predicted = np.random.default_rng(1).integers(3, size=(2, 50))
     assert interval(arm(gold, [predicted] * 3)) == interval(arm(gold, [predicted] * 3))

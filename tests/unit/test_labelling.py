@@ -99,7 +99,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
 def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_path: Path) -> None:
     _, model, pool = made
     label_next(str(pool), model, to=str(tmp_path / "next.csv"), count=9, fields=Fields(id_field="name"))
-    with (tmp_path / "next.csv").open(newline="") as file:
+    with (tmp_path / "next.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [*rows[0]] == ["text", "label", "name", "predicted", "margin"]
     assert len(rows) == 9
@@ -226,7 +226,7 @@ def test_changed_labels_are_listed_with_the_likely_ones_and_test_is_left_alone(t
     ]
     task = make_task(tmp_path, rows, "macro_f1", ["kitchen", "road"])
     shown = label_errors(task, to=str(tmp_path / "wrong.csv"), top=2)
-    with (tmp_path / "wrong.csv").open(newline="") as file:
+    with (tmp_path / "wrong.csv").open(encoding="utf-8-sig", newline="") as file:
         found = list(csv.DictReader(file))
     listed = [int(row["id"][1:]) for row in found]
     assert set(listed) == changed - {130}
@@ -234,6 +234,13 @@ def test_changed_labels_are_listed_with_the_likely_ones_and_test_is_left_alone(t
     assert [(row["label"], row["likely"]) for row in found] == given
     assert shown.startswith(f"{len(found)} of 128 labels look wrong")
     assert [number for number in listed if f"e{number}: " in shown] == listed[:2]
+
+
+def test_of_pairs_it_is_said_that_the_model_reads_both_texts_as_one(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(0).integers(2, size=len(ROWS))
+    rows: list[Row] = [(text, text, "ny"[label], split) for (text, *_, split), label in zip(ROWS, drawn, strict=True)]
+    task = make_task(tmp_path, rows, "macro_f1", ["n", "y"])
+    assert "labels look wrong; check them before you change them.\nThe model reads both texts" in label_errors(task)
 
 
 def test_labels_of_texts_that_share_no_word_with_another_are_not_judged(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_no_csv_cell_begins_a_formula(texts: list[str]) -> None:
 
 def test_no_field_of_a_new_file_begins_a_formula(tmp_path: Path) -> None:
     write_new(str(tmp_path / "next.csv"), [{"=text": "=1+1", "n": -1}], ["=text", "n"])
-    assert (tmp_path / "next.csv").read_text() == "'=text,n\n'=1+1,-1\n"
+    assert (tmp_path / "next.csv").read_text(encoding="utf-8-sig") == "'=text,n\n'=1+1,-1\n"
 
 
 def test_negative_numbers_stay_numbers() -> None:
@@ -147,6 +147,11 @@ def test_pairs(made: Made, tmp_path: Path) -> None:
     source.write_text('{"a": "alpha beta", "b": "gamma"}\n')
     predict_command(model, source=str(source), to=str(target), text_field="a", pair_field="b", device="cpu")
     assert json.loads(target.read_text())["probabilities"] == pytest.approx(found[0]["probabilities"])
+    assert (found[1]["text"], found[1]["text_pair"]) == ("alpha beta", "delta")
+    predict_command(
+        model, source=str(source), to=f"{target}.csv", text_field="a", pair_field="b", to_format="csv", device="cpu"
+    )
+    assert target.with_suffix(".csv").read_text().splitlines()[1].startswith("1,alpha beta,gamma,")
 
 
 def test_single_texts_are_refused_for_a_model_of_pairs_and_pairs_for_one_of_single_texts(
@@ -185,8 +190,13 @@ def test_a_file_of_another_format_is_not_read_or_written_as_text(made: Made, tmp
 def test_fields_need_a_format_that_has_them() -> None:
     with pytest.raises(InputError, match="plain text has no field 'body'; give jsonl or csv, or name the format"):
         read_rows(iter(["body,id\n", "alpha,1\n"]), "auto", "body")
-    with pytest.raises(InputError, match="no column 'body'; separate columns by commas, not by ';'"):
-        read_rows(iter(["body;id\n", "alpha;1\n"]), "csv", "body")
+    with pytest.raises(InputError, match="no column 'body'; did you mean 'bode'"):
+        read_rows(iter(["bode;id\n", "alpha;1\n"]), "csv", "body")
+
+
+def test_columns_may_be_separated_by_semicolons() -> None:
+    rows = read_rows(iter(["\ufeffid;body\n", '1;"alpha, beta; gamma"\n', "2;1,5\n"]), "csv", "body")
+    assert [row.text for row in rows] == ["alpha, beta; gamma", "1,5"]
 
 
 def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None:

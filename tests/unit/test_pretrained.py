@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
+    CONFIG_MAPPING,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -18,7 +19,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from tests.published import write_bert, write_roberta
+from tests.published import SHAPE, write_bert, write_roberta
 from tests.toys_training import GLUE, TOPICS, model, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
@@ -352,6 +353,15 @@ def test_what_is_no_whole_model_is_refused(tmp_path, what, sentence):
         loaded(tmp_path)
     assert "\n" not in str(error.value)
     assert not list(tmp_path.glob("checkpoint/*/manifest.json"))
+
+
+@pytest.mark.parametrize(("kind", "cause"), [("xmod", "language unknown"), ("longformer", "global_attentions")])
+def test_an_encoder_that_needs_more_than_texts_is_refused_before_it_is_trained(tmp_path, kind, cause):
+    size = published(tmp_path / kind, "bert").config.vocab_size
+    config = CONFIG_MAPPING[kind](**SHAPE, vocab_size=size, pad_token_id=0)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path / kind)
+    with pytest.raises(InputError, match=f"'{kind}' that does not work as an encoder here .*{cause}.*take another"):
+        loaded(tmp_path, kind)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,16 @@ def test_all_formats_give_the_same_rows(tmp_path, format_, compression):
     assert values_of(path) == rows
 
 
+@pytest.mark.parametrize("compression", COMPRESSORS)
+def test_columns_of_csv_may_be_separated_by_semicolons(tmp_path, compression):
+    """Excel writes them so where numbers have decimal commas."""
+    plain = tmp_path / "rows.csv"
+    as_csv(ROWS + MORE, plain, delimiter=";")
+    path = tmp_path / f"packed.csv{compression}"
+    path.write_bytes(COMPRESSORS[compression](b"\xef\xbb\xbf" + plain.read_bytes()))
+    assert values_of(path) == ROWS + MORE
+
+
 def test_parquet_types_of_strings_are_all_text(tmp_path):
     path = tmp_path / "x.parquet"
     texts = pa.array(["a", "b", "a"])

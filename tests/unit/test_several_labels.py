@@ -256,7 +256,7 @@ def test_csv_has_the_labels_in_one_cell(answered):
     predictor, texts, _ = answered
     sink = io.StringIO()
     given = [*(InputRow(number, text) for number, text in enumerate(texts, 1)), InputRow(4, error="no text")]
-    write_rows(answers(predictor, iter(given)), "csv", columns(predictor, 0.0), sink)
+    write_rows(answers(predictor, iter(given)), "csv", columns(predictor, False, 0.0), sink)
     head, *body = csv.reader(io.StringIO(sink.getvalue()))
     assert head == ["row", "text", "labels", *(f"p({label})" for label in BOTH), "error"]
     assert [set(filter(None, row[2].split("; "))) for row in body] == [{"red", "blue"}, {"blue"}, set(), set()]

@@ -25,6 +25,12 @@ def test_marks_that_every_text_has_are_found(marks: tuple[str, str]) -> None:
     assert find_marks([f"one {opening} two {closing} three", f"{opening}x{closing}"]) == (marks,)
 
 
+@pytest.mark.parametrize("around", ["<p>{}</p>", "<html> <body>\n{}\n</body> </html>", "[[ {} ]]"])
+def test_marks_around_whole_texts_are_around_no_spans(around: str) -> None:
+    """A model once read them as spans, and so no word of a text without them."""
+    assert find_marks([around.format(text) for text in ("one two", "three", "<< four >> five", "six")]) == ()
+
+
 def test_two_kinds_of_spans_are_found_whatever_their_order() -> None:
     assert find_marks(["a [[ b ]] c << d >>", "<< a >> b [[ c ]]"]) == (("<<", ">>"), ("[[", "]]"))
     assert find_marks(["<e1>a</e1> <e2>b</e2>", "<e2>a</e2> <e1>b</e1>"]) == (("<e1>", "</e1>"), ("<e2>", "</e2>"))

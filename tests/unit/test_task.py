@@ -193,6 +193,18 @@ def test_numbers_are_targets_where_some_have_a_fraction(labels, targets):
     assert is_regression(found, Fields(), "auto") == targets
 
 
+@pytest.mark.parametrize("labels", [["1,5", "2,5", "3", "1,5"], ["1,5", "1.5", "2.25", "2,5"], ["1,234.5", "1.234,5"]])
+def test_numbers_with_commas_are_asked_about(labels):
+    """They were classes, in silence."""
+    file = RawFile("t.csv", "t.csv", "csv")
+    found = [Example(file, line, f"{line}", f"a {line}", None, label, "", "") for line, label in enumerate(labels)]
+    with pytest.raises(InputError, match=f"t.csv:.: label '{labels[0]}' looks like a number with a comma"):
+        is_regression(found, Fields(), "auto")
+    assert not is_regression(found, Fields(), "classification")
+    with pytest.raises(InputError, match=r"is not a number such as 1234\.5, as a regression requires"):
+        is_regression(found, Fields(), "regression")
+
+
 @pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])
 def test_fractions_make_a_regression(tmp_path, extension):
     rows = {"train": [("a", 1.0), ("b", 2.5)], "dev": [("c", 3.0)], "test": [("d", 4.25)]}

@@ -20,13 +20,18 @@ Marks = tuple[tuple[str, str], ...]  # the opening and the closing mark of each 
 def find_marks(texts: Sequence[str]) -> Marks:
     """Find the marks that nearly all texts hold exactly once, the opening one before the closing one.
 
+    Marks with no word outside them in most texts, such as ``<html>``, are around whole texts, not around spans.
+
     Returns () where texts are not marked, or where they are marked in another way (`named_marks`).
     """
-    counts: Counter[str] = Counter()
+    counts, inside = Counter[str](), Counter[str]()
     for text in texts:
         found = Counter(match[0] for match in _MARK.finditer(text))
-        counts.update(mark for mark, count in found.items() if count == 1 and _is_open(text, mark))
-    frequent = sorted(mark for mark, count in counts.items() if count >= NEARLY_ALL * len(texts))
+        opening = [mark for mark, count in found.items() if count == 1 and _is_open(text, mark)]
+        counts.update(opening)
+        inside.update(mark for mark in opening if _has_words_outside(text, mark))
+    enough = {mark for mark, count in inside.items() if count >= len(texts) / 2}
+    frequent = sorted(mark for mark in enough if counts[mark] >= NEARLY_ALL * len(texts))
     return tuple((mark, _closing(mark)) for mark in frequent[:MOST_SPANS])
 
 
@@ -98,6 +103,11 @@ def _is_open(text: str, mark: str) -> bool:
     """Whether the mark that closes this one stands once in the text, behind it."""
     closing = _closing(mark)
     return closing != mark and text.count(closing) == 1 and text.index(closing) > text.index(mark)
+
+
+def _has_words_outside(text: str, mark: str) -> bool:
+    outside = text[: text.index(mark)] + text[text.index(_closing(mark)) :]
+    return any(map(str.isalnum, _MARK.sub("", outside)))
 
 
 def _closing(mark: str) -> str:

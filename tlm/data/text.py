@@ -119,3 +119,8 @@ def is_plain(text: str) -> bool:
 def is_unspaced(word: str) -> bool:
     """Whether a word is a letter of a script without spaces."""
     return not word.isascii() and bool(_UNSPACED.match(word))
+
+
+def csv_separator(head: str) -> str:
+    """The separator of a CSV file with this first line: a semicolon where spreadsheets write decimal commas."""
+    return ";" if ";" in head and "," not in head else ","

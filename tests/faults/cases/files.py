@@ -69,14 +69,14 @@ CASES = {
     "an empty text": load("c.txt", b"\n", "c.txt is empty; expected rows with the fields text"),
     "a header only": load("c.csv", "text,n\n", "c.csv is empty; expected rows with the fields text"),
     "an empty member": load("c.jsonl.gz", gzip.compress(b""), "c.jsonl.gz is empty"),
-    "a CSV with semicolons": load(
-        "c.csv",
+    "a TSV with semicolons": load(
+        "c.tsv",
         "id;text\n1;a\n",
-        "c.csv has no field 'text'; it has 'id;text'; its columns seem to be separated by ';' instead of commas",
+        "c.tsv has no field 'text'; it has 'id;text'; its columns seem to be separated by ';': rename it to .csv",
     ),
-    "a CSV with quotes and semicolons": load(
+    "a CSV with quotes, tabs and commas": load(
         "c.csv",
-        '"id";"text"\n"1";"a"\n',
+        '"id"\t"text, whole"\n"1"\t"a"\n',
         "c.csv:1: malformed csv, ',' expected after '\"'; expected the column names with commas between them",
     ),
     "a CSV with tabs": load(

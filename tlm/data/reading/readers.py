@@ -46,6 +46,7 @@ from tlm.data.reading.records import (
     not_utf8,
 )
 from tlm.data.registry import hub_rows
+from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.progress import Meter, say
 
@@ -186,9 +187,9 @@ class _Record:
     invalid: UnicodeDecodeError | None = None
     values: Sequence[str] = ()
 
-    def add(self, line: bytes, width: int) -> None:
+    def add(self, line: bytes, width: int, separator: str) -> None:
         """Count a line; `width` is the number of columns."""
-        self.last = 1 < width == line.count(b",") + 1
+        self.last = 1 < width == line.count(separator.encode()) + 1
         self.first = self.first if self.lines else self.last
         self.alike += self.last
         self.lines += 1
@@ -258,10 +259,12 @@ def _doubted(file: RawFile, rows: Iterator[_Record | Reject]) -> Iterator[_Recor
 
 def _csv(file: RawFile) -> Iterator[_Record | Reject]:
     record, width = _Record(1), 0
+    head = next(lines(file), (1, b""))[1].decode(errors="replace")
+    separator = "," if len(file.header) == 1 else csv_separator(head)
 
     def text() -> Iterator[str]:
         for _, line in lines(file):
-            record.add(line, width)
+            record.add(line, width, separator)
             if record.size > LONGEST_LINE:
                 raise InputError(
                     f"{file.where}:{record.line}: the row that begins here is longer than {LONGEST_LINE >> 20} MiB; "
@@ -274,7 +277,7 @@ def _csv(file: RawFile) -> Iterator[_Record | Reject]:
             yield decoded
 
     csv.field_size_limit(LONGEST_LINE)
-    parser = csv.reader(text(), strict=True)
+    parser = csv.reader(text(), delimiter=separator, strict=True)
     while True:
         record = _Record(parser.line_num + 1)
         try:

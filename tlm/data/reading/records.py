@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
+from unicodedata import category
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +36,7 @@ REJECTED = pa.schema(
     [("file", "string"), ("line", "int64"), ("reason", "string"), ("detail", "string"), (LINES, "int64")]
 )
 _SEPARATORS = {  # found in the header of a table, and the advice
-    ";": "';' instead of commas (.csv) or tabs (.tsv): export it with one of those",
+    ";": "';': rename it to .csv",
     "\t": "tabs: rename it to .tsv",
     ",": "',': rename it to .csv",
 }
@@ -101,14 +102,14 @@ def value_of(values: Mapping[str, Any], field: str) -> Any:
 
 
 def checked_text(value: str, field: str) -> str:
-    """Return `value`, normalised. Raises BadRow: lone surrogate, empty."""
+    """Return `value`, normalised. Raises BadRow: lone surrogate, empty but for characters that nobody sees."""
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
             raise BadRow("lone surrogate", f"field '{field}', character {error.start}") from None
     text = normalise(value)
-    if not text:
+    if all(category(letter) == "Cf" for letter in text):
         raise BadRow("empty", f"field '{field}' has no text")
     return text
 

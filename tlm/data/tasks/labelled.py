@@ -161,6 +161,7 @@ FEW, SHARE_FEW = 3, 0.01  # labels that look like slips: at most so many, or thi
 MOST_FEW = 0.2  # ... but never more than this share
 MANY_CLASSES = 10  # more classes with fewer than two examples each are not classes
 MANY_ROWS, SHARE_TEXTS = 30, 0.1  # of this many rows, at least this share have distinct texts
+_WITH_COMMA = re.compile(r"[+-]?\d+(,\d+)+(\.\d+)?|[+-]?\d+(\.\d+)*,\d+")
 INSPECTED_ROWS = 1000  # to find the column that was meant
 
 
@@ -181,11 +182,17 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
         (numbers if is_number(example.label) else words).append(example)
     if problem == "regression":
         if words:
-            raise InputError(f"{words[0].where}: label '{words[0].label}' is not a number, as a regression requires")
+            what = f"{words[0].where}: label '{words[0].label}' is not a number"
+            raise InputError(f"{what} such as 1234.5, as a regression requires")
         return True
     _check_texts(examples, fields)
     fractions = [example for example in numbers if not float(example.label).is_integer()]
     _check_slips(words, numbers, fractions)
+    if words and all(_WITH_COMMA.fullmatch(example.label) for example in words):
+        raise InputError(
+            f"{words[0].where}: label '{words[0].label}' looks like a number with a comma; write numbers as 1234.5, or "
+            "set problem to classification (each label is a class)"
+        )
     if fractions and not words:
         return True
     _check_classes(examples, fields)

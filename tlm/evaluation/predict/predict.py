@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.text import csv_separator
 from tlm.errors import InputError, nearest, with_article
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, label_text, spelled
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
@@ -93,7 +94,8 @@ def predict_command(
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
-        count = write_rows(answers(predictor, rows, at_least), to_format, columns(predictor, at_least), sink)
+        head = columns(predictor, bool(pair_field), at_least)
+        count = write_rows(answers(predictor, rows, at_least), to_format, head, sink)
         sink.flush()
     unsure = f", {count['unsure']} of them unsure" if at_least else ""
     say(f"predict: {count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error")
@@ -202,7 +204,8 @@ def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float) -> I
     predicted = predictor.predict([row.text for row in rows], pairs)
     for row, values in zip(rows, predicted.tolist(), strict=True):
         answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor, at_least)
-        yield {"row": row.number, "text": row.text, **answer}
+        pair = {} if row.pair is None else {"text_pair": row.pair}
+        yield {"row": row.number, "text": row.text, **pair, **answer}
 
 
 def chosen(chances: list[float], model: Predictor, at_least: float = 0.0) -> dict[str, Any]:
@@ -262,19 +265,20 @@ def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_fiel
     whole = chain([first.removeprefix("\ufeff")], lines)
     fields = [text_field, pair_field] if pair_field else [text_field]
     if form == "csv":
-        return _csv_rows(whole, fields)
+        return _csv_rows(whole, fields, csv_separator(first))
     if form == "txt" and (pair_field or text_field != "text"):
         advice = "give jsonl or csv, or name the format with --source-format"
         raise InputError(f"plain text has no field '{pair_field or text_field}'; {advice}")
     return (_line_row(number, line, fields if form == "jsonl" else None) for number, line in enumerate(whole, 1))
 
 
-def columns(model: Predictor, at_least: float) -> list[str]:
+def columns(model: Predictor, pair: bool, at_least: float) -> list[str]:
     """The columns of predicted rows in CSV, where several labels of a text stand in one cell."""
     answer = ["label", "probability"] if model.thresholds is None else ["labels"]
     unsure = ["unsure"] if at_least else []
     chances = [f"p({label})" for label in model.labels or []]
-    return ["row", "text", *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
+    texts = ["text", "text_pair"] if pair else ["text"]
+    return ["row", *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
 
 
 def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO) -> Counter[str]:
@@ -309,8 +313,9 @@ def check_new(to: str) -> None:
 
 def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> None:
     """Write rows with the fields `head` into a new file, CSV or JSON lines by its extension, as `write_rows` does."""
-    with Path(to).open("x", encoding="utf-8", newline="") as sink:
-        if to.endswith(".jsonl"):
+    own = to.endswith(".jsonl")
+    with Path(to).open("x", encoding="utf-8" if own else "utf-8-sig", newline="") as sink:  # for Excel
+        if own:
             sink.writelines(map(_json_line, rows))
         else:
             lines = [head, *(row.values() for row in rows)]
@@ -330,17 +335,16 @@ def inert(cell: Any) -> Any:
     return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
-def _csv_rows(lines: Iterator[str], fields: list[str]) -> Iterator[InputRow]:
+def _csv_rows(lines: Iterator[str], fields: list[str], separator: str) -> Iterator[InputRow]:
     csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader(lines, strict=True)
+    reader = csv.reader(lines, delimiter=separator, strict=True)
     try:
         header = next(reader)
     except csv.Error as error:
         raise InputError(f"the head of the CSV cannot be read: {error}; fix its first line") from None
     for field in fields:
         if field not in header:
-            advice = "; separate columns by commas, not by ';'" if ";" in "".join(header) else nearest(field, header)
-            raise InputError(f"the CSV has no column '{field}'{advice}")
+            raise InputError(f"the CSV has no column '{field}'{nearest(field, header)}")
     return _csv_body(reader, [header.index(field) for field in fields], len(header))
 
 

@@ -148,7 +148,7 @@ def _behind(differences: Sequence[Difference]) -> Iterator[Check]:
     for one in differences:
         if one["question"] == AHEAD and one["ahead"] == one["second"]:
             behind = f"{one['first']} is behind the linear model, {points(one, one['first'])}"
-            yield Check("TLM005", NOTE, f"{behind}; use the linear model, or train longer.")
+            yield Check("TLM005", NOTE, f"{behind}; use the linear model, or train an encoder longer.")
 
 
 def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
@@ -188,7 +188,7 @@ def _few(differences: Sequence[Difference]) -> Iterator[Check]:
 
 def _doubted(task: Artifact | None) -> Iterator[Check]:
     """Labels that a model learns late or never."""
-    if task is None or task.details["problem"] != "classification":
+    if task is None or task.details["problem"] != "classification" or task.details["pair"]:
         return
     count = sum(task.counts.get(split, 0) for split in ("train", "dev"))
     if count < LEAST_LABELS or count * len(task.details["labels"]) > MOST_LEARNED:

@@ -267,7 +267,7 @@ READING = (
     "linear is a linear model of the task’s words, static means word vectors of the arm’s text, + a mixture. Models "
     "are chosen on dev; test shows how they do on new texts. Scores go up to 100, and a difference of 1 is a point. "
     "F1 of a class is high if few of its texts are missed and few others are taken for it; macro-F1 is its "
-    "mean over classes.",
+    "mean over the classes that occur in test or in the answers.",
     "Another test set, another seed or other retrieved text would give another score. The 95 % interval shows by how "
     "much: in 19 of 20 repetitions it contains the score on an unlimited number of test texts. A probability says how "
     "likely one model is to be ahead of another on new texts like these, judged by this test alone: 50 % is a coin "
@@ -403,7 +403,8 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
 
 def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
     rows: list[Row] = [
-        (Span(row["label"]), f"{row['support']:,}", *map(score_text, row["f1"])) for row in found["rows"]
+        (Span(row["label"]), f"{row['support']:,}", *(score_text(one) if row["support"] else "–" for one in row["f1"]))
+        for row in found["rows"]
     ]
     heading = f"F1 of each {called} on test"
     table = Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)

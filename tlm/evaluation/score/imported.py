@@ -18,7 +18,7 @@ from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
 from tlm.data.tasks.labelled import labels_of
 from tlm.data.tasks.metrics import UNFITTED, above, sum_in_order
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, nearest, printable
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.settings.options import NOT_NEGATIVE
 
@@ -56,10 +56,10 @@ def import_predictions(
     Raises:
         InputError: a row has an unknown or repeated id, an unknown label or no usable value, or an example is missing.
     """
-    labelled = Artifact.open(task, "task")
-    if not name.strip():
+    labelled, name = Artifact.open(task, "task"), printable(name.strip())
+    if not name:
         raise InputError("name is empty; give the model a name for the reports")
-    if name.strip() == "baseline":
+    if name == "baseline":
         raise InputError("name 'baseline' is that of the linear model in reports; give another one")
     NOT_NEGATIVE.check("seed", seed)
     with raw_files([file]) as found:
@@ -67,7 +67,7 @@ def import_predictions(
             raise InputError(f"{file} is {len(found)} files; expected one file of predictions")
         check(found[0], [id_field])
         fields = {"id_field": id_field, "label_field": label_field, "files": {"predictions": found[0].digest()}}
-        settings = {"arm": name.strip(), "seed": seed, **fields, **scored(labelled)}
+        settings = {"arm": name, "seed": seed, **fields, **scored(labelled)}
         recipe = Recipe("metrics", "import-predictions", VERSION, settings, {"task": labelled})
         return produce(recipe, root, _write, recipe, found[0])
 

@@ -257,12 +257,21 @@ def _variance(arms: Sequence[Arm], splits: Sequence[Predictions], resampled: Flo
     """The variance over the seeds of `arms` and over examples, and its degrees of freedom."""
     seeds = [arm.seed_variance() for arm in arms]
     examples = [
-        (float(np.var(scores, ddof=1) + split.groups**-2) / len(splits) ** 2, max(1, split.groups - 1))
+        (_of_examples(scores, split) / len(splits) ** 2, max(1, split.groups - 1))
         for scores, split in zip(resampled, splits, strict=True)
     ]
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
     total = sum_in_order(variance for variance, _ in parts)
     return total, int(total**2 / sum_in_order(variance**2 / degrees for variance, degrees in parts) + 1e-9)
+
+
+def _of_examples(scores: Floats, split: Predictions) -> float:
+    """The variance over examples, and that of one more answer, which hardly changes a correlation of numbers.
+
+    Spearman's needs it all the same: with the ranks of the whole split, its resamples differ too little.
+    """
+    own = float(np.var(scores, ddof=1))
+    return own if own > 0 and split.metric == "pearson" else own + split.groups**-2
 
 
 def _counts(groups: int, resamples: int) -> Iterator[Floats]:

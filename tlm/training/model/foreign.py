@@ -58,18 +58,22 @@ def check_architecture(model: Model) -> None:
         config = foreign_config(model.model_copy(update={"layers": 1}), _SMALL, 0)
         if library_config(config).is_encoder_decoder:
             raise ValueError("it has a decoder too")
-        ids, lengths, positions = torch.full((2, 8), _SMALL - 1), torch.tensor([8, 6]), torch.tensor([1, 13])
-        mask = (torch.arange(8) < lengths[:, None])[:, None, None, :]
-        queries, query_indices = torch.tensor([[0, 1], [8, 13]]), torch.tensor([1, 3])
-        texts = Inputs(ids, lengths, positions, queries, query_indices, ids[:, 0], 2, 2, mask)
         with torch.random.fork_rng(devices=[]):
-            trial = Encoder(ForeignBody({**config, "id2label": {"0": "a", "1": "b"}, "pad_token_id": 0}))
-            trial(texts, texts.ids, tokens=True, classes=True)
+            trial(Encoder(ForeignBody({**config, "id2label": {"0": "a", "1": "b"}, "pad_token_id": 0})))
     except Exception as error:  # of many kinds, which all mean the same to the user
         raise InputError(
             f"{given} cannot be trained with these settings of the model ({reason(error)}); change them, or take "
             "another, such as roberta"
         ) from None
+
+
+def trial(encoder: Encoder) -> None:
+    """Read two short texts. Whatever the library raises shows that the model does not work as `ForeignBody` needs."""
+    ids, lengths = torch.full((2, 8), encoder.body.config["vocab_size"] - 1), torch.tensor([8, 6])
+    mask = (torch.arange(8) < lengths[:, None])[:, None, None, :]
+    queries, query_indices = torch.tensor([[0, 1], [8, 13]]), torch.tensor([1, 3])
+    texts = Inputs(ids, lengths, torch.tensor([1, 13]), queries, query_indices, ids[:, 0], 2, 2, mask)
+    encoder(texts, texts.ids, tokens=True, classes=True)
 
 
 def foreign_config(model: Model, vocab_size: int, pad: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from tlm.training.input.texts import Special
 from tlm.training.input.tokenizer import KEPT
 from tlm.training.model import build
 from tlm.training.model.encoder import Encoder
-from tlm.training.model.foreign import model_types, plain_config
+from tlm.training.model.foreign import model_types, plain_config, trial
 
 Weights: TypeAlias = dict[str, torch.Tensor]
 _BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names: the library's
@@ -107,6 +107,11 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     own_task = build.with_task(config, labels, task["name"], marks, several=task["problem"] == SEVERAL)
     model = build.build(own_task, facts["seed"])
     _take_encoder(model, weights, missing, folder)
+    try:
+        trial(model)
+    except Exception as error:  # of many kinds, which all mean the same to the user
+        what = f"{folder} is a '{own['model_type']}' that does not work as an encoder here ({reason(error)})"
+        raise InputError(f"{what}; take another model, such as a BERT or RoBERTa") from None
     build.save(model, draft.folder / "model", tokenizer.path("tokenizer"))
     if all(name.startswith(f"{whole.base_model_prefix}.") for name in missing):
         model.mlm.load_state_dict(_token_head(model, weights))

@@ -76,7 +76,7 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
         if not len(candidates):
             raise NothingLeft(
                 f"{hits.uri} holds no hit: no passage has a word of the queries; use a corpus in the language of the "
-                "task, or another query"
+                "task, another query, or no arm that retrieves"
             )
         collect(corpus, candidates.docs, texts)
         like = hits.details.get("like")

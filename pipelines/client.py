@@ -23,7 +23,7 @@ from urllib3 import exceptions as http
 
 from pipelines.compiled import Compiled, parse
 from pipelines.form import Connection, RunOptions
-from tlm.artifacts.stores.store import check_url
+from tlm.artifacts.stores.store import check_url, trusting
 from tlm.errors import InputError, Interrupted
 from tlm.progress import say
 from tlm.runs.registry import TOKEN
@@ -168,7 +168,8 @@ class Api:
             given = {"namespace": "unused", "credentials": token, "ssl_ca_cert": str(authority) if authority else None}
             self.client = kfp.Client(self.url, **given)
         self.http = self.client.runs.api_client
-        self.http.rest_client.pool_manager.connection_pool_kw["retries"] = RETRIES
+        own = {"retries": RETRIES, "ssl_context": trusting(connection.ca_file)}
+        self.http.rest_client.pool_manager.connection_pool_kw |= own
         self.http.call_api = partial(self._call, self.http.call_api)
         self.namespace = ""
         health = self.client.healthzs.healthz_service_get_healthz()

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -14,11 +15,14 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from urllib3 import PoolManager
+from urllib3.exceptions import SSLError
 
 from research.multitask.report import report_multitask
 from tests.k8s import tools
@@ -390,6 +394,35 @@ def test_a_token_and_a_private_authority(
         assert "two words" not in str(error.value)
         (tmp_path / "token").write_text("a-token\n")
         assert register(made, address=url).startswith(f"{url}/api/model_registry/v1/model_versions/")
+
+
+@pytest.mark.usefixtures("certificate")  # which needs openssl, too
+def test_a_private_authority_needs_no_extensions(made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 3.13 on, Python demands some that older Elasticsearch, EKS and MicroK8s do not give theirs."""
+    monkeypatch.setenv(client.SECRET, str(tmp_path))
+    monkeypatch.setattr(ssl, "create_default_context", partial(strict, ssl.create_default_context))
+    with serving(StandIn("v1"), signed(tmp_path)) as url:
+        usual = PoolManager(ssl_context=ssl.create_default_context(cafile=tmp_path / "ca.crt"))
+        with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+            usual.request("GET", url, retries=False)
+        assert register(made, address=url).startswith(url)
+
+
+def strict(make: Callable[..., ssl.SSLContext], **given: Any) -> ssl.SSLContext:
+    context = make(**given)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
+def signed(folder: Path) -> Path:
+    """A certificate of the authority ``ca.crt``, which says nothing of what its key is for, with its key beside it."""
+    new = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=tlm"]
+    subprocess.run([*new, "-x509", "-keyout", "ca.key", "-out", "ca.crt"], cwd=folder, check=True, capture_output=True)
+    subprocess.run([*new, "-keyout", "key.pem", "-out", "new.csr"], cwd=folder, check=True, capture_output=True)
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+    sign = "openssl x509 -req -in new.csr -CA ca.crt -CAkey ca.key -CAcreateserial -extfile names -out cert.pem"
+    subprocess.run(sign.split(), cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem"
 
 
 def broken(change: Callable[[Artifact], None]) -> Callable[[Path], str]:

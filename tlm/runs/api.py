@@ -15,6 +15,7 @@ from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
+from tlm.artifacts.stores.store import trusting
 from tlm.errors import InputError, Interrupted
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -103,4 +104,4 @@ class Api:
 
     @cached_property
     def _pool(self) -> PoolManager:
-        return PoolManager(ca_certs=str(self.account / "ca.crt"), timeout=CALL_SECONDS)
+        return PoolManager(ssl_context=trusting(self.account / "ca.crt"), timeout=CALL_SECONDS)

@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, ProtocolError, SS
 from urllib3.util import Retry
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.store import check_url
+from tlm.artifacts.stores.store import check_url, trusting
 from tlm.errors import InputError, Interrupted, reason
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import ONNX
@@ -157,8 +157,7 @@ class Registry:
 
     @cached_property
     def _pool(self) -> PoolManager:
-        authority = _secret("ca.crt")
-        return PoolManager(ca_certs=str(authority) if authority else None, timeout=CALL_SECONDS)
+        return PoolManager(ssl_context=trusting(_secret("ca.crt")), timeout=CALL_SECONDS)
 
 
 def _authorization() -> dict[str, str]:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -119,6 +120,16 @@ HTTP_HOSTS, BUCKETS = "TLM_HTTP_HOSTS", "TLM_BUCKETS"
 # Link-local addresses, and other addresses of the metadata services of clouds, which hand out credentials.
 FORBIDDEN = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "100.100.100.200/32")))
 _NAT64 = ip_network("64:ff9b::/96")
+
+
+def trusting(authority: Path | None) -> ssl.SSLContext:
+    """Settings of TLS that trust the certificates in a file, or else the usual ones, as lenient on every Python.
+
+    From 3.13 on, Python refuses authorities without some extensions, which Elasticsearch, EKS and MicroK8s made.
+    """
+    context = ssl.create_default_context(cafile=authority)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def check_url(url: str, setting: str) -> None:

@@ -22,7 +22,7 @@ from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
 
-from tlm.artifacts.stores.store import check_url
+from tlm.artifacts.stores.store import check_url, trusting
 from tlm.errors import InputError, Interrupted, in_pod
 from tlm.progress import say
 
@@ -60,7 +60,7 @@ def connect(*, at_once: bool = False) -> Elasticsearch:
     if key := _file(API_KEY_FILE, "api-key"):
         options["api_key"] = _key(key)
     if authority := _file(CA_FILE, "ca.crt"):
-        options["ca_certs"] = str(authority)
+        options["ssl_context"] = trusting(authority)
     try:
         # The client's own retries have no pause after a 429 or 503
         client = Elasticsearch(url, request_timeout=REQUEST_SECONDS, max_retries=0, **options)

@@ -385,6 +385,9 @@ def test_a_token_and_a_private_authority(
     with serving(registry, certificate) as url:
         with pytest.raises(InputError, match=r"TLS fails there \(.*CERTIFICATE_VERIFY_FAILED.*ca\.crt"):
             register(made, address=url)
+        (tmp_path / "ca.crt").write_text("no certificate")
+        with pytest.raises(InputError, match=r"ca\.crt holds no certificate \(.*\); expected PEM"):
+            register(made, address=url)
         (tmp_path / "ca.crt").write_bytes(certificate.read_bytes())
         with pytest.raises(InputError, match=r"refuses access \(401\)"):
             register(made, address=url)

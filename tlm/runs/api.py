@@ -104,4 +104,5 @@ class Api:
 
     @cached_property
     def _pool(self) -> PoolManager:
-        return PoolManager(ssl_context=trusting(self.account / "ca.crt"), timeout=CALL_SECONDS)
+        authority = self.account / "ca.crt"
+        return PoolManager(ssl_context=trusting(authority if authority.exists() else None), timeout=CALL_SECONDS)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from tlm.errors import InputError
+from tlm.errors import InputError, reason
 
 SIGNATURE = "sha256"
 CHUNK = 1 << 20
@@ -126,8 +126,13 @@ def trusting(authority: Path | None) -> ssl.SSLContext:
     """Settings of TLS that trust the certificates in a file, or else the usual ones, as lenient on every Python.
 
     From 3.13 on, Python refuses authorities without some extensions, which Elasticsearch, EKS and MicroK8s made.
+
+    Raises InputError: the file holds no certificate.
     """
-    context = ssl.create_default_context(cafile=authority)
+    try:
+        context = ssl.create_default_context(cafile=authority)
+    except OSError as error:  # also those of ssl
+        raise InputError(f"{authority} holds no certificate ({reason(error)}); expected PEM") from None
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 

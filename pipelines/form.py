@@ -219,7 +219,7 @@ class Task(Examples):
     """The task: its place, and how to read its examples.
 
     Args:
-        files: Folder with the files of a task given by its name, if they should not come from the Hub.
+        files: Folder with the files of a task given by its name. Without it, they come from the Hub, but not in pods.
         path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
         unlabelled_path: Files with more texts of the task, without labels: more queries, and more text to train on.
     """

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from kubernetes.utils import parse_quantity
 
 from pipelines.compiled import compile_text, of_this_code, read_parameters
+from tests.toy_reports import toy_world
+from tests.toys_several import several
 from tlm.errors import InputError
+from tlm.evaluation.score.baseline import baseline
 from tlm.runs.pods import amount, check_pods
 from tlm.runs.preflight import check_run
 from tlm.settings.options import Pods
@@ -89,6 +92,12 @@ def test_a_report_to_compare_with_is_there_before_any_work(tmp_path: Path) -> No
         check_run(*given, f"{tmp_path}/report/{'0' * 24}")
     with pytest.raises(InputError, match="is a task; expected a report or metrics"):
         check_run(*given, f"{tmp_path}/task/{'0' * 24}")
+    of_several = baseline(several(tmp_path).uri, root=f"{tmp_path}/store")
+    with pytest.raises(InputError, match="of 'several labels'; only answers of classification or regression can"):
+        check_run(Pods(), "embedded", "", f"{tmp_path}/store", of_several)
+    elsewhere = toy_world(tmp_path / "other").metrics("bm25", 0, 0.5)
+    with pytest.raises(InputError, match="is not in"):
+        check_run(*given, elsewhere)
 
 
 @pytest.mark.parametrize("name", ["tlm", "rerank", "ablation", "multitask"])

@@ -180,7 +180,7 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(tmp_path):
     world = toy_world(tmp_path)
     new = world.metrics("bm25", 0, 0.7)
     numbers = toy_world(tmp_path, None).metrics("bm25", 0, 0.7)
-    with pytest.raises(InputError, match="of 'classification'; only answers of two classifications, or"):
+    with pytest.raises(InputError, match="are of classification and regression; compare two"):
         report([new], against=numbers, root=str(tmp_path))
     rows: list[Row] = [(f"another text {n}", None, LABELS[n % 3], "train" if n < 9 else "dev" if n < 12 else "test")
                        for n in range(20)]  # fmt: skip

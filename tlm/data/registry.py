@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, ConfigDict, Field
 
 from tlm.artifacts.stores.store import check_url
-from tlm.errors import InputError, nearest, reason
+from tlm.errors import InputError, in_pod, nearest, reason
 from tlm.progress import say
 
 NAME = re.compile(r"([A-Za-z][\w-]*):([A-Za-z][\w-]*)")
@@ -196,7 +196,8 @@ def hub_name(address: str) -> str:
         import datasets  # noqa: F401
     except ImportError:
         raise InputError(
-            f"{address}: Hub data sets need the package datasets; install it with the extra 'hub'"
+            f"{address}: Hub data sets need the package datasets; "
+            + ("the images have none, so give files" if in_pod() else "install it with the extra 'hub'")
         ) from None
     check_endpoint()
     parts = _parts(address)

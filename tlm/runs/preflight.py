@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import home
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
+from tlm.evaluation.report.since import earlier
 from tlm.progress import say
 from tlm.runs.api import KFP_POD, Api
 from tlm.runs.pods import DATA_LIMITS, check_pods, check_quota
@@ -74,7 +75,7 @@ def check_run(
     if KFP_POD in os.environ and (api := Api.of_pod()):
         check_quota(pods if network else Pods(cpu=DATA_LIMITS["cpu"], memory=DATA_LIMITS["memory"]), api)
     if against:
-        Artifact.open(against, "report", "metrics")
+        home(root, earlier(against))
     preflight(engine=engine, registry=registry, root=root)
 
 

@@ -140,7 +140,7 @@ def models(report: Artifact) -> str:
 
 
 def _models(found: Sequence[Artifact], best: str | None) -> Iterator[Block]:
-    commands = [Span(f"tlm {command}", "code") for command in ("download URI FOLDER", "predict URI FILE")]
+    commands = [Span(f"tlm {command}", "code") for command in ("download URI FOLDER", "predict URI --source FILE")]
     yield Heading("Models")
     yield Text((commands[0], " copies a model, ", commands[1], " labels new texts."))
     for one in found:  # no table, because Kubeflow's page leaves no space between columns and cuts off long addresses

@@ -61,7 +61,7 @@ def report(
     runs = [opened[key] for key in sorted(opened)]
     _check(runs)
     inputs = {f"metrics-{number:03d}": run for number, run in enumerate(sorted(runs, key=lambda run: run.content))}
-    before = earlier(against, runs[0]) if against else []
+    before = earlier(against) if against else []
     inputs |= {f"against-{number:03d}": run for number, run in enumerate(before)}
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)

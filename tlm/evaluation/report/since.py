@@ -32,15 +32,14 @@ ANSWER = ("kind", "text", "label", BEFORE, NOW)  # of an answer that is shown
 Since = dict[str, Any]
 
 
-def earlier(against: str, run: Artifact) -> list[Artifact]:
+def earlier(against: str) -> list[Artifact]:
     """The metrics of the model that an earlier report recommends, of all its seeds; or the earlier metrics themselves.
 
     Args:
         against: URI of the report or of the metrics.
-        run: Metrics of today.
 
     Raises:
-        InputError: it cannot be compared with `run`.
+        InputError: it has nothing that could be compared.
     """
     found = Artifact.open(against, "report", "metrics")
     metrics, best = [found], found.manifest.key
@@ -49,10 +48,8 @@ def earlier(against: str, run: Artifact) -> list[Artifact]:
         metrics, best = compared(found), facts.get("best", {}).get("metrics")
     if not (metrics and best):
         raise InputError(f"{against} names no model, as it is old or on several tasks; give the metrics of a model")
-    was, now = (one.input("task").details["problem"] for one in (metrics[0], run))
-    if was != now or now not in PROBLEMS:
-        of = f"{against} is of '{was}', {run.uri} of '{now}'"
-        raise InputError(f"{of}; only answers of two classifications, or of two regressions, can be compared")
+    if (problem := metrics[0].input("task").details["problem"]) not in PROBLEMS:
+        raise InputError(f"{against} is of '{problem}'; only answers of {' or '.join(PROBLEMS)} can be compared")
     return sorted((one.artifact for one in group_with(metrics, best).runs), key=lambda one: one.content)
 
 
@@ -65,9 +62,11 @@ def since(now: Group, before: Group) -> Since:
     """Compare the recommended models of two reports, and the data and settings that they are from.
 
     Raises:
-        InputError: the tasks have no text in common.
+        InputError: the tasks are of different kinds, or have no text in common.
     """
     ours, theirs = (group.runs[0].artifact.input("task") for group in (now, before))
+    if len(problems := {task.details["problem"] for task in (ours, theirs)}) > 1:
+        raise InputError(f"{theirs.uri} and {ours.uri} are of {' and '.join(sorted(problems))}; compare two of a kind")
     data = changes(theirs, ours)
     if not data["shared"]:
         raise InputError(f"{theirs.uri} and {ours.uri} have no text in common; compare with an earlier version of it")

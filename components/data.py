@@ -207,7 +207,8 @@ def select(
     from tlm.settings.options import Filters
 
     subset, scored = select(arm, Filters(near_duplicates, overlap), root)
-    log_counts(subset or scored, counts)
+    if made := subset or scored:
+        log_counts(made, counts)
     return subset, scored
 
 
@@ -264,7 +265,8 @@ def mix(baseline: str, static: list[str], trained: list[str], root: str) -> list
     """Mix each model with the linear model, and a network also with the static model of its text; list them all."""
     from tlm.evaluation.score.mix import mixtures
 
-    return [*static, *trained, *mixtures(baseline, [*static, *trained], root=root)]
+    models = [one for one in (*static, *trained) if one]
+    return [*models, *mixtures(baseline, models, root=root)]
 
 
 @component(DATA_IMAGE)

@@ -1,5 +1,6 @@
 """Run a pipeline here, or on Kubeflow Pipelines: ``python -m pipelines.run COMMAND --help`` has the details."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -172,6 +173,7 @@ def upload(*, source: PipelineFile, connection: Connection, name: str = "", vers
 
 def main() -> None:
     """Run the program. Errors end it with one sentence on stderr and an exit code, as they end `tlm`."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # what its encoding lacks
     try:
         app()
     except Exception as error:

@@ -38,7 +38,7 @@ class Damaged(InputError):
 
 
 class NothingLeft(InputError):
-    """No passage was found for a task, or the filters left none."""
+    """No passage was found for a task, the filters left none, or none has words to learn from."""
 
 
 class Interrupted(TlmError):
@@ -90,10 +90,14 @@ def with_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
+MOST_NAMED = 30
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint for a misspelt name: ``; did you mean 'x'?``, or else the list of known names."""
     names = sorted(known)
-    return did_you_mean(word, names) or f"; known are {', '.join(names) or 'none'}"
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return did_you_mean(word, names) or f"; known are {', '.join(names[:MOST_NAMED]) or 'none'}{more}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,14 @@ EVERY = {**COMMANDS, **STUDIES}
 def tlm(*arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tlm.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **kwargs)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_a_terminal_s_encoding_lacks_is_spelled_out(encoding: str) -> None:
+    code = "from tlm.cli.main import main; main(lambda: print('95 % – 42 €'))"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment)
+    assert (done.returncode, done.stdout) == (0, rb"95 % \u2013 42 \u20ac" + b"\n")
 
 
 def function(target: str) -> Callable[..., Any]:

@@ -12,12 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.toys import Row, make, make_task, read_json, words
+from tests.toys_several import several
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict_command
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.imported import import_predictions
+from tlm.settings.options import Fields
 
 LABELS = ["blue", "green", "red"]
 SPLITS = ["train"] * 30 + ["dev"] * 8 + ["test"] * 12
@@ -126,11 +129,41 @@ def test_probabilities_are_kept_and_add_up_to_1(name: str, tmp_path: Path) -> No
     assert [row["predicted"] for row in found] == [row["label"] for row in answers()]
 
 
-def test_probabilities_win_over_the_label_and_missing_ones_are_zero(tmp_path: Path) -> None:
-    rows = [{**row, "label": "blue", "probabilities": {"red": 0.2, "green": 0.6}} for row in answers()]
+@pytest.mark.parametrize("label", ["blue", None, ""])
+def test_the_label_decides_and_missing_probabilities_are_zero(label: str | None, tmp_path: Path) -> None:
+    """Models with a threshold of their own answer with another label than the likeliest."""
+    rows = [{**row, "label": label, "probabilities": {"red": 0.2, "green": 0.6}} for row in answers()]
     found = table_of(imported(tmp_path, rows))
-    assert {row["predicted"] for row in found} == {"green"}
+    assert {row["predicted"] for row in found} == {label or "green"}
     assert np.allclose([row["probabilities"] for row in found], [0, 0.75, 0.25])
+
+
+def test_true_and_false_are_labels_as_they_are_for_a_task(tmp_path: Path) -> None:
+    texts = [{"id": f"e{n}", "text": f"text {n} {n % 2}", "label": n % 2 == 0} for n in range(60)]
+    task = load_task(file_of(tmp_path / "in", texts, "task.jsonl"), fields=Fields(id_field="id"), root=str(tmp_path))
+    rows = [{"id": row["id"], "label": row["label"]} for row in texts]
+    assert imported(tmp_path, rows, task=task).details["test"] == 1
+
+
+@pytest.mark.parametrize("name", ["answers.jsonl", "answers.csv"])
+def test_lists_of_labels_decide_over_probabilities(name: str, tmp_path: Path) -> None:
+    """Of several labels a text, thresholds are seldom 0.5; a csv has them as `tlm predict` writes them."""
+    task = several(tmp_path)
+    rows: Table = []
+    for one in pq.read_table(task.path("examples.parquet"), columns=["id", "label"]).to_pylist():
+        said = "; ".join(one["label"]) if name.endswith("csv") else one["label"]
+        chances = {label: 0.4 if label in one["label"] else 0.1 for label in task.details["labels"]}
+        columns = {f"p({label})": chance for label, chance in chances.items()}
+        rows.append({"id": one["id"], "labels": said} | (columns if type(said) is str else {"probabilities": chances}))
+    found = imported(tmp_path / "store", rows, name, task.uri, label_field="labels")
+    assert (found.details["dev"], found.details["test"]) == (1, 1)
+    assert {max(row["probabilities"]) for row in table_of(found)} == {0.1, 0.4}
+
+
+def test_of_many_ids_a_few_are_named(tmp_path: Path) -> None:
+    task = several(tmp_path, 2000)
+    with pytest.raises(InputError, match=r"known are .{300,900} more$"):
+        imported(tmp_path / "store", [{"id": "?", "label": ["red"]}], task=task.uri)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

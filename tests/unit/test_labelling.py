@@ -96,6 +96,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     return task, baseline(task, root=str(root / "root")), root / "pool.jsonl"
 
 
+def test_rows_of_the_pool_that_cannot_be_used_are_named(
+    made: tuple[str, str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = tmp_path / "odd.jsonl"
+    pool.write_text('{"text": ""}\n' + made[2].read_text() + "\n{broken\n", encoding="utf-8")
+    label_next(str(pool), to=str(tmp_path / "odd.csv"), count=2)
+    assert "label-next: 2 rows cannot be used, the first is odd.jsonl:1 (empty)" in capsys.readouterr().err
+
+
 def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_path: Path) -> None:
     _, model, pool = made
     label_next(str(pool), model, to=str(tmp_path / "next.csv"), count=9, fields=Fields(id_field="name"))

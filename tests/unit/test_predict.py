@@ -27,6 +27,7 @@ from tlm.evaluation.score.evaluate import evaluate
 
 Made = tuple[str, str, Path]  # URIs of task and model, root
 DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
+NUMBER = re.compile(r"[+-][0-9]+([.,][0-9]+)?")
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_csv_in_and_out(made: Made, tmp_path: Path) -> None:
     with target.open(newline="") as file:
         header, *rows = list(csv.reader(file))
     assert header == ["row", "text", "label", "probability", "p(=cmd)", "p(plain)", "error"]
-    assert [row[1] for row in rows] == ["'=HYPERLINK(1)", *texts[1:3], "'+1", "'-2", "'@x", "plain", ""]
+    assert [row[1] for row in rows] == ["'=HYPERLINK(1)", *texts[1:3], "+1", "-2", "'@x", "plain", ""]
     assert rows[-1][-1] == "1 cells; the header has 2"
     assert {row[2] for row in rows[:-1]} <= {"'=cmd", "plain"}
     for row in rows[:-1]:
@@ -116,12 +117,13 @@ def test_no_csv_cell_begins_a_formula(texts: list[str]) -> None:
     rows = [{"row": 1, "text": text, "label": text, "probability": 0.5, "probabilities": {text: 0.5}} for text in texts]
     write_rows(rows, "csv", ["row", "text", "label", "probability", f"p({texts[0]})", "error"], sink)
     for row in csv.reader(io.StringIO(sink.getvalue(), newline="")):
-        assert not any(cell.startswith(DANGEROUS) for cell in row)
+        assert not any(cell.startswith(DANGEROUS) and not NUMBER.fullmatch(cell) for cell in row)
     for text in texts:  # nothing but apostrophes is put in, and nothing but what cannot be seen is spelled out
         plain = re.sub(r"⟨U\+([0-9A-F]{4,5})⟩", lambda code: chr(int(code[1], 16)), inert(text))
         assert plain.replace("'", "") == text.replace("'", "")
         assert not re.search(r"[;\t\r\n][=+@-]", inert(text))
         assert not re.search("[\x00-\x08\x1b\x9b\u202a-\u202e\u2066-\u2069]", inert(text))
+    assert [inert(one) for one in ("-1", "+1,5", "-1+1", "+1;=x")] == ["-1", "+1,5", "'-1+1", "'+1;'=x"]
 
 
 def test_no_field_of_a_new_file_begins_a_formula(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Heading, Items, Span, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.report.preview import blocks, preview, section
+from tlm.retrieval.subset.export import import_subset
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_regression_is_shown_by_ranges(tmp_path):
         preview(world.subsets["bm25"], label="1")
 
 
-def test_wrong_settings_in_a_sentence(world):
+def test_wrong_settings_in_a_sentence(world, tmp_path):
     uri = world.subsets["bm25"]
     for options, expected in [
         ({"label": "gren"}, "did you mean 'green'"),
@@ -97,3 +98,7 @@ def test_wrong_settings_in_a_sentence(world):
             preview(uri, **options)
     with pytest.raises(InputError, match="expected hits or a subset"):
         preview(world.task)
+    own = tmp_path / "own.csv"
+    own.write_text("text\na passage of our own\n", encoding="utf-8")
+    with pytest.raises(InputError, match="was imported, so no query found its passages; give one that tlm export"):
+        preview(import_subset(str(own), root=str(tmp_path)))

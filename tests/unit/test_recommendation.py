@@ -34,7 +34,7 @@ def said(groups: list[dict[str, Any]], probability: float) -> tuple[str, str, st
         for one in planned(groups)
     ]  # fmt: skip
     chosen, against = recommended(groups, found)
-    return findings(groups, "macro_f1", found)[0], chosen["name"], sure(chosen, against)
+    return findings(groups, "macro-F1", found)[0], chosen["name"], sure(chosen, against)
 
 
 LINEAR = row("linear", "linear", 0.50, 0.45)

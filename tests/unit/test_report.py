@@ -11,7 +11,7 @@ import pytest
 from kfp import dsl
 
 from tests.toy_reports import LABELS, as_if, is_safe, reported, told_of, toy_world
-from tests.toys import make_task, read_json, words
+from tests.toys import Row, make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
 from tlm.data.tasks.metrics import score
@@ -298,6 +298,17 @@ def test_what_was_dropped_is_told_with_its_text(tmp_path: Path) -> None:
     for word in ("near-duplicate", "overlaps test", "no hit", "not JSON"):
         assert word in files["html"]
         assert word in files["md"]
+
+
+@pytest.mark.parametrize("labels", [["fraud", "ok"], ["ok", "fraud"]])
+def test_the_f1_of_two_classes_names_its_class(labels: list[str], tmp_path: Path) -> None:
+    splits = ["train"] * 20 + ["dev"] * 20 + ["test"] * 20
+    rows: list[Row] = [(f"{'cash' if n % 4 == 0 else 'leak'} {n % 7}", None, "ok" if n % 4 else "fraud", split)
+                       for n, split in enumerate(splits)]  # fmt: skip
+    made = report([baseline(make_task(tmp_path, rows, "f1", labels), root=str(tmp_path))], root=str(tmp_path))
+    found = Artifact.open(made)
+    assert found.json("report.json")["findings"][0].endswith(f" F1 of {labels[1]} on test.")
+    assert f"F1 of {labels[1]}" in found.path("report.md").read_text(encoding="utf-8").splitlines()[2]
 
 
 def test_what_cannot_be_reported_is_said_in_a_sentence(tmp_path: Path) -> None:

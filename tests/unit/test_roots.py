@@ -27,6 +27,12 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.delenv("TLM_ROOT", raising=False)
 
 
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    """A root in a file of parameters reaches us as it is written, and a folder called ~ is dangerous to remove."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert later(root="~/store").startswith(f"{tmp_path}/home/store/later/")
+
+
 def later(*inputs: str, root: str | None = None) -> str:
     """A step with these inputs that must not begin its work where it is refused."""
     opened = {f"input-{number}": Artifact.open(uri) for number, uri in enumerate(inputs)}

@@ -194,6 +194,8 @@ def test_health_metadata_and_metrics(models, start) -> None:
     health = ("/v2/health/live", "/v2/health/ready", "/v2/models/model/ready")
     for path in ("/v2", *health, "/v1/models", "/v1/models/model"):
         assert server.ask(path)[0] == 200, path
+    wrong = "nothing is served at /v1/models/other:predict; GET /v1/models names the model"
+    assert server.ask("/v1/models/other:predict", {}) == (404, {"error": wrong})
     about = server.ask("/v2/models/model")[1]
     assert about["versions"] == [trained(models["linear"]).content[:12]]
     assert [one["name"] for one in about["inputs"]] == ["text"]  # it did not learn from pairs

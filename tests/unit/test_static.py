@@ -6,6 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.data import mix
+from tests.toys import Row, make_task
+from tlm.errors import NothingLeft
+from tlm.evaluation.score.baseline import baseline, select, static
+from tlm.retrieval.subset.export import TASK_ONLY, Selection
 from tlm.shallow.linear import Dense, Linear
 from tlm.shallow.static import StaticModel, Vectors, represent
 
@@ -78,3 +83,18 @@ def test_a_folder_without_the_field_is_of_a_model_without_single_words(edges: bo
     if not edges:
         config.write_text(json.dumps(values), "utf-8")
     assert StaticModel.read(tmp_path / "model").predict(TEXTS).tobytes() == model.predict(TEXTS).tobytes()
+
+
+def test_texts_whose_words_never_repeat_have_no_static_model_and_the_others_go_on(tmp_path: Path) -> None:
+    """Names, say: the linear model has their letters, and a run is to end with a report on it."""
+    splits = ["train"] * 40 + ["dev"] * 10 + ["test"] * 10
+    names: list[Row] = [
+        (f"{chr(97 + n // 26)}{chr(97 + n % 26)}{'ung' if n % 2 else 'chen'}", None, "ab"[n % 2], split)
+        for n, split in enumerate(splits)
+    ]
+    root = str(tmp_path)
+    task = make_task(tmp_path, names, "macro_f1", ["a", "b"])
+    with pytest.raises(NothingLeft, match="no word occurs often enough"):
+        static(task, root=root)
+    assert select(str(Selection(TASK_ONLY, task, "")), root=root) == ("", "")
+    assert mix.python_func(baseline(task, root=root), ["", ""], [], root) == []

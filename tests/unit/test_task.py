@@ -316,8 +316,14 @@ def test_bad_input_is_refused_in_one_sentence_and_leaves_nothing(tmp_path, case)
     assert not [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
 
 
-def test_f1_is_for_two_classes(tmp_path):
+def test_f1_is_for_two_classes(tmp_path, capsys):
     assert load(folder(tmp_path / "two", SPLITS), tmp_path, metric="f1").details["metric"] == "f1"
+    assert "the metric is the F1 of tree (f1:LABEL chooses another)" in capsys.readouterr().err
+    other = load(folder(tmp_path / "two", SPLITS), tmp_path, metric="f1:fruit")
+    assert (other.details["metric"], other.details["labels"]) == ("f1", ["tree", "fruit"])
+    for metric in ("f1:shrub", "accuracy:fruit"):
+        with pytest.raises(InputError, match=f"'{metric}' does not fit; expected f1:LABEL with one of fruit, tree"):
+            load(folder(tmp_path / "two", SPLITS), tmp_path, metric=metric)
     rows = SPLITS | {"train": [*SPLITS["train"], ("moss", "other")]}
     with pytest.raises(InputError, match="'f1' does not fit: the task is a classification with 3 classes"):
         load(folder(tmp_path / "three", rows), tmp_path, metric="f1")

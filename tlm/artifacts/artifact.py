@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from tlm import __version__
 from tlm.artifacts.stores import named_root, open_store
-from tlm.artifacts.stores.store import SIGNATURE, Store, file_sha256, signed_json, value_sha256
+from tlm.artifacts.stores.store import KINDS, SIGNATURE, Store, file_sha256, signed_json, value_sha256
 from tlm.errors import Damaged, InputError, TlmError, with_article
 from tlm.progress import say
 
@@ -200,7 +200,7 @@ class Artifact:
         """
         folder, _, key = uri.rstrip("/").rpartition("/")
         root, _, kind = folder.rpartition("/")
-        if not (root and kind and key):
+        if not (root and kind and key) or (kinds and kind not in (*kinds, *KINDS)):
             raise InputError(f"'{uri}' is no artifact URI; expected <root>/<kind>/<key> as a step prints it")
         if kinds and kind not in kinds:
             raise InputError(f"{uri} is {with_article(kind)}; expected {' or '.join(map(with_article, kinds))}")

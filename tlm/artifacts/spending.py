@@ -135,12 +135,8 @@ class Spending:
 
     def facts(self) -> dict[str, float]:
         """Return the totals by name for run.json, as ``<name>_at_least`` where a part was not measured."""
-        sums = self.total().items()
-        return {
-            name + AT_LEAST if missing else name: round(value, 3)
-            for name, (value, missing) in sums
-            if value or not missing
-        }
+        known = {name: one for name, one in self.total().items() if one.value or not one.unmeasured}
+        return {name + AT_LEAST if one.unmeasured else name: round(one.value, 3) for name, one in known.items()}
 
     def _watch(self) -> None:
         while not self._ended.wait(self._every):

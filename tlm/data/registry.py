@@ -195,10 +195,8 @@ def hub_name(address: str) -> str:
     try:
         import datasets  # noqa: F401
     except ImportError:
-        raise InputError(
-            f"{address}: Hub data sets need the package datasets; "
-            + ("the images have none, so give files" if in_pod() else "install it with the extra 'hub'")
-        ) from None
+        advice = "the images have none, so give files" if in_pod() else "install it with the extra 'hub'"
+        raise InputError(f"{address}: Hub data sets need the package datasets; {advice}") from None
     check_endpoint()
     parts = _parts(address)
     name = "/".join(filter(None, (parts.name.split("/")[-1], parts.part)))

@@ -218,6 +218,9 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[Key]) -> list
     rows = [row for key, row in first.items() if key not in known]
     if not rows:
         raise InputError(f"{pool} has no text that the model's task does not have; give more texts")
+    for one in rejects.table().slice(0, 1).to_pylist():
+        where = f"{one['file']}:{one['line']} ({one['reason']})"
+        say(f"label-next: {len(rejects):,} rows cannot be used, the first is {where}")
     say(f"label-next: {len(found):,} texts read, {len(found) - len(rows):,} of them repeated or in the model's task")
     return rows
 

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tlm import __version__
-from tlm.errors import InputError, reason
+from tlm.errors import InputError, printable, reason
 from tlm.evaluation.predict.predict import check_pairs
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import say
@@ -119,8 +119,9 @@ class Server:
         return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-async def _refused(_: Request, error: HTTPException) -> Response:
-    return _error(error.detail, error.status_code, dict(error.headers or {}))
+async def _refused(request: Request, error: HTTPException) -> Response:
+    unknown = f"nothing is served at {printable(request.url.path)[:200]}; GET /v1/models names the model"
+    return _error(unknown if error.status_code == 404 else error.detail, error.status_code, dict(error.headers or {}))
 
 
 async def _failed(_: Request, error: Exception) -> Response:

@@ -138,8 +138,9 @@ class Problem(Options):
     """The problem to learn, and its metric.
 
     Attributes:
-        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (two classes); for regression auto, pearson, spearman;
-            for several labels a text auto, micro_f1, macro_f1, example_f1, exact_match.
+        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of the last of two classes in the order of the
+            alphabet) or f1:LABEL; for regression auto, pearson, spearman; for several labels a text auto, micro_f1,
+            macro_f1, example_f1, exact_match.
         problem: classification, regression, or auto: decided by the labels.
     """
 

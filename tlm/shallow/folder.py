@@ -47,6 +47,14 @@ def learned_pairs(folder: Path) -> bool | None:
     return bool(_json(folder / LEARNED).get(PAIR)) if (folder / LEARNED).is_file() else None
 
 
+def json_or_none(file: Path) -> Any:
+    """Read a file that may be missing or no JSON, which is reported where it is read for its content."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
 def _json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))

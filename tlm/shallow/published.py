@@ -1,6 +1,5 @@
 """A linear model of published embeddings: a model that others trained reads each text once."""
 
-import json
 import shutil
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -200,7 +199,7 @@ def _pickles(folder: Path) -> list[Path]:
 
 def _names_code(path: Path) -> bool:
     """Return whether a JSON file names a class of the folder: `auto_map`, or a module that is not the library's."""
-    values = _json(path)
+    values = folders.json_or_none(path)
     if isinstance(values, dict):
         return bool(values.get("auto_map"))
     modules = _modules(path) if path.name == MODULES else []
@@ -208,12 +207,5 @@ def _names_code(path: Path) -> bool:
 
 
 def _modules(path: Path) -> list[dict[str, Any]]:
-    values = _json(path)
+    values = folders.json_or_none(path)
     return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # reported where the file is read for its content
-        return None

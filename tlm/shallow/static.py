@@ -18,7 +18,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.metrics import Floats, Texts
-from tlm.errors import InputError
+from tlm.errors import NothingLeft
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Marked, of_marked, parts, with_pairs, words_of
 from tlm.shallow.linear import Dense, Given, OnDense, of_pairs
@@ -231,13 +231,13 @@ def learn(passages: Iterable[str], unlabelled: Texts, given: Given) -> StaticMod
         given: What to fit to. Pairs of texts have no marks.
 
     Raises:
-        InputError: no word is frequent enough to learn from.
+        NothingLeft: no word is frequent enough to learn from.
     """
     train = given.train
     marks = () if train.pairs is not None else marks_of(train.texts, given.marks)
     vectors = vectors_of(passages, chain(train.texts, train.pairs or (), unlabelled), marks)
     if not vectors.words:
-        raise InputError("no word occurs often enough in the passages and training texts to learn from")
+        raise NothingLeft("no word occurs often enough in the passages and training texts to learn from")
     dense = Dense.fit(partial(represent, vectors, marks), given, FAMILY)
     return StaticModel(given.labels, marks, dense, train.pairs is not None, vectors)
 

@@ -29,7 +29,7 @@ def open_store(root: str | None) -> Store:
     root = named_root(root) or DEFAULT_ROOT
     if root.startswith("s3:/") and not root.startswith("s3://"):
         raise InputError(f"root '{root}' has one slash; give s3://bucket/prefix")
-    return _open(root if "://" in root else f"file://{Path(root).absolute()}")
+    return _open(root if "://" in root else f"file://{Path(root).expanduser().absolute()}")
 
 
 def close_stores() -> None:

@@ -20,7 +20,7 @@ from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks import labelled
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
-from tlm.data.tasks.metrics import METRICS, metric_for
+from tlm.data.tasks.metrics import METRICS, POSITIVE, metric_for
 from tlm.data.tasks.splits import GROUP, SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
@@ -97,7 +97,8 @@ def load_task(
     Raises:
         InputError: a setting out of range, an unsuitable file, field or label, too many bad rows.
     """
-    for setting, value, known in (("metric", problem.metric, METRICS), ("problem", problem.problem, labelled.PROBLEMS)):
+    metric = problem.metric.partition(":")[0]
+    for setting, value, known in (("metric", metric, METRICS), ("problem", problem.problem, labelled.PROBLEMS)):
         if value not in known:
             raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
     for name, share in (("dev_share", dev_share), ("test_share", test_share)):
@@ -186,7 +187,7 @@ def _write(
     uses = Counter(label for example in found for label in example.labels)
     _check_splits(found, sizes, fields.group_field)
     labels = [] if regression else _class_labels(found, entry.order if entry else [])
-    metric = metric_for(labels, settings["metric"], several=several)
+    metric = _metric(settings["metric"], labels, several)
     columns = zip(*((one.split, one.labels, one.text, one.twin) for one in found), strict=True)
     leaks = find_leaks(*columns)
     more, left_out = read_unlabelled(texts, fields, rejects, found)
@@ -243,6 +244,15 @@ def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[
     return len(divided)
 
 
+def _metric(asked: str, labels: list[str], several: bool) -> str:
+    """The metric; ``f1:LABEL`` moves that label to the end of `labels`. Raises InputError if it does not fit."""
+    name, _, last = asked.partition(":")
+    if last and (name != POSITIVE or last not in labels):
+        raise InputError(f"metric '{asked}' does not fit; expected f1:LABEL with one of {', '.join(labels) or 'two'}")
+    labels.sort(key=lambda label: bool(last) and label == last)  # a stable sort
+    return metric_for(labels, name, several=several)
+
+
 def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
     """Return the labels of train, in `order` or sorted. Raises InputError if dev or test has another one."""
     known = {label for example in found if example.split == "train" for label in example.labels}
@@ -273,7 +283,11 @@ def _say_problem(task: Artifact) -> None:
     kind = f"classification, {len(classes):,} classes"
     if task.details["problem"] == SEVERAL:
         kind = f"several labels a text, {len(classes):,} labels; {task.counts['without labels']:,} texts have none"
+    if task.details["metric"] == POSITIVE:
+        more = f"; the metric is the F1 of {task.details['labels'][-1]} (f1:LABEL chooses another)"
     say(f"load-task: {kind}: {', '.join(classes[:CLASSES_SHOWN])}{more}")
+    if left_out := {name: count for name, count in task.counts.items() if name.startswith(f"{UNLABELLED}, ")}:
+        say(f"load-task: left out: {', '.join(f'{name} {count:,}' for name, count in left_out.items())}")
 
 
 def _table(found: Sequence[Example], regression: bool, several: bool, *, grouped: bool) -> pa.Table:

@@ -33,6 +33,7 @@ OTHERS = (".tsv", ".parquet", ".gz", ".zst", ".xls", ".xlsx")  # would be read, 
 # may split cells there.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
 _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
+_SIGNED = re.compile(r"[+-][0-9]+([.,][0-9]+)?")  # a class such as -1
 LONGEST_CELL = 2**31 - 1
 
 
@@ -236,6 +237,7 @@ def _opened(source: str, files: ExitStack) -> Iterator[str]:
 
 def _sink(source: str, to: str, files: ExitStack) -> TextIO:
     if to == "-":
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         return sys.stdout
     if Path(to).exists() and source != "-" and Path(to).samefile(source):
         raise InputError(f"{to} is the file that is read; name another one to write")
@@ -332,7 +334,8 @@ def inert(cell: Any) -> Any:
 
     Control and direction characters are spelled out.
     """
-    return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
+    plain = not isinstance(cell, str) or _SIGNED.fullmatch(cell)
+    return cell if plain else _FORMULA.sub("'", _UNSEEN.sub(spelled, cell))
 
 
 def _csv_rows(lines: Iterator[str], fields: list[str], separator: str) -> Iterator[InputRow]:

@@ -10,7 +10,6 @@ from tlm.evaluation.score.baseline import EMBEDDINGS
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
-from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
 
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
@@ -159,14 +158,14 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
 
     Args:
         groups: Summaries of the groups.
-        metric: The metric of the task.
+        metric: What the metric of the task is called.
         differences: The differences on test of the `planned` pairs of whole groups.
     """
     whole = finished(groups)
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
     linear, best = linear_of(whole), challenger(whole)
     if best is linear:
-        return [f"Only the linear model was scored: {score_text(best['test'])} {METRIC_NAMES[metric]} on test."]
+        return [f"Only the linear model was scored: {score_text(best['test'])} {metric} on test."]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
     shown += _shared_training(trained)
     return [*shown, *_unseen_text(trained), *_scale(trained)]
@@ -248,7 +247,7 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     chosen, found = recommended(groups, differences)
     over = "mean and standard deviation of " if len(chosen["seeds"]) > 1 else ""
     how = "" if chosen["fixed"] else f" ({over}{chosen['repeats']})"
-    scored = f"{score_text(chosen['test'])} {METRIC_NAMES[metric]} on test{how}."
+    scored = f"{score_text(chosen['test'])} {metric} on test{how}."
     passed = _simpler(groups, best)
     if chosen is linear and found is not None:
         return f"Use the linear model: {scored} {_passed_over(best, linear, found)}{passed}"

@@ -16,7 +16,7 @@ from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.predict import recommended_by, trained
 from tlm.evaluation.score.mix import ReportRow
-from tlm.evaluation.score.scores import METRIC_NAMES
+from tlm.evaluation.score.scores import metric_names
 
 HOW = (
     "The cells read the model and its texts from the store; this file holds none of them. Install tlm-kubeflow "
@@ -72,7 +72,8 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
         raise InputError(f"{to} exists, perhaps with texts of yours; name a new file")
     facts = metrics.details
     scores = " and ".join(f"{100 * facts[split]:.1f} on {split}" for split in ("dev", "test"))
-    about = f"{METRIC_NAMES[facts['metric']]}: {scores}. {HOW}"
+    names = metric_names(metrics.json("metrics.json")["labels"])
+    about = f"{names[facts['metric']]}: {scores}. {HOW}"
     name = Span(ReportRow.of(facts["arm"], facts["stage"]).name)
     opening = markdown([Heading((name, " on ", Span(visible(facts["task"], 80))), 1), Text(about)])
     cells = [_cell(opening), _cell(MISTAKES), _cell(SHOW_MISTAKES.format(uri=metrics.uri), code=True)]

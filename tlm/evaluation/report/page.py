@@ -223,10 +223,10 @@ def results(contents: Contents) -> Iterator[Block]:
     yield _scores(groups, task, best, losses)
     yield Details("How to read names, scores and intervals", tuple(Text(one, "small") for one in READING))
     yield Heading("Other scores on test", 3)
-    yield by_arm(groups, _others(groups[0]["scores"]))
+    yield by_arm(groups, _others(groups[0]["scores"], contents["metric_names"]))
     yield from _differences(contents["differences"])
     for split in groups[0]["without_copies"]:
-        yield from _without_copies(groups, task, split)
+        yield from _without_copies(groups, task, split, contents["metric_names"])
     yield from _chosen(groups)
 
 
@@ -289,13 +289,13 @@ def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], b
     return Drawn((*figures, note))
 
 
-def _others(names: Iterable[str]) -> dict[str, Form]:
-    """A column for each of these scores."""
+def _others(scores: Iterable[str], names: Mapping[str, str]) -> dict[str, Form]:
+    """A column for each of these scores, as `names` calls them."""
 
     def column(name: str) -> Form:
         return lambda group: score(group["scores"], name)
 
-    return {METRIC_NAMES[name]: column(name) for name in names}
+    return {names[name]: column(name) for name in scores}
 
 
 def _differences(found: Sequence[Difference]) -> Iterator[Block]:
@@ -326,12 +326,12 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
     yield Table([*columns, Column("claimed", "left")], rows, note)
 
 
-def _without_copies(groups: Sequence[Summary], task: Task, split: str) -> Iterator[Block]:
+def _without_copies(groups: Sequence[Summary], task: Task, split: str, names: Mapping[str, str]) -> Iterator[Block]:
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
         task["metric_name"]: lambda one: score_text(one["score"]),
         "95 % interval": lambda one: interval_text(one["score"]),
-        **_others([name for name in groups[0]["scores"] if name != task["metric"]]),
+        **_others([name for name in groups[0]["scores"] if name != task["metric"]], names),
     }
     total = groups[0]["examples"][split]
     note = f"{left[0]['n']:,} of {total:,} examples. A model may have memorised the others."

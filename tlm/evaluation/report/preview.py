@@ -45,6 +45,8 @@ def blocks(source: Artifact, examples: int, passages: int, label: str, width: in
     Raises:
         InputError: The task has no such label, or an artifact that `source` was made from is gone.
     """
+    if source.manifest.kind != "hits" and "hits" not in source.manifest.inputs:
+        raise InputError(f"{source.uri} was imported, so no query found its passages; give one that tlm export made")
     hits = source if source.manifest.kind == "hits" else source.input("hits")
     task, arm = hits.input("task"), hits.details["arm"]
     kept = (

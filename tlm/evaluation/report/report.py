@@ -1,7 +1,7 @@
 """The step `report`: the results of runs on one task, as a plain dictionary, which the pages and report.json show."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -26,13 +26,13 @@ from tlm.evaluation.report.tracking import track
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import Difference, differences, spread
 from tlm.evaluation.score.mix import LINEAR
-from tlm.evaluation.score.scores import METRIC_NAMES, coverage
+from tlm.evaluation.score.scores import coverage, metric_names
 from tlm.settings.options import Prices
 
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 21
+VERSION = 22
 
 
 def report(
@@ -90,14 +90,8 @@ def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[s
     found["findings"] += notes
     write_report(draft.folder, found)
     draft.counts["runs"] = len(runs)
-    means = {
-        group["name"]: {
-            "dev": group["dev"]["mean"],
-            "test": group["test"]["mean"],
-            "mlm_loss": group["mlm_loss"]["mean"],
-        }
-        for group in found["groups"]
-    }
+    groups: Sequence[Mapping[str, Any]] = found["groups"]
+    means = {group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in groups}
     draft.details.update(task=found["task"]["name"], metric=found["task"]["metric"], groups=means)
 
 
@@ -124,6 +118,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     best, held_against = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
     first = groups[0].runs[0].values
+    names = metric_names(first["labels"])
     found: Contents = {
         "task": _task(first, task),
         # the best on dev first; what ended after stage 1 last
@@ -131,9 +126,9 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "losses": [group["name"] for group in same_vocabulary(summaries)],
         "prices": asdict(prices),
         "differences": compared,
-        "findings": findings(summaries, first["metric"], compared),
+        "findings": findings(summaries, names[first["metric"]], compared),
         "bill": {"spent": spent(groups, prices), "predictions": predictions(groups, prices)},
-        "metric_names": METRIC_NAMES,
+        "metric_names": names,
         "curves": curves([*whole_groups.values()], first["problem"] == "regression"),
         "best": {
             "name": best["name"],
@@ -160,7 +155,7 @@ def _task(first: dict[str, Any], task: Artifact | None) -> "Task":
         "name": visible(first["task"], 80),
         "problem": first["problem"],
         "metric": first["metric"],
-        "metric_name": METRIC_NAMES[first["metric"]],
+        "metric_name": metric_names(first["labels"])[first["metric"]],
         "classes": len(first["labels"] or []),
         "counts": numbers(task.counts) if task is not None else {},
         "test": first["splits"]["test"]["n"],
@@ -204,14 +199,8 @@ def _classes(groups: list[Group], best: Group) -> dict[str, Any]:
     """F1 of each class on test by group, mean over seeds; the most frequent class first."""
     labels: dict[str, Any] = best.runs[0].values["splits"]["test"]["classes"]
     found = [[run.values["splits"]["test"]["classes"] for run in group.runs] for group in groups]
-    rows = [
-        {
-            "label": visible(label, 60),
-            "support": counts["support"],
-            "f1": [spread(classes[label]["f1"] for classes in runs) for runs in found],
-        }
-        for label, counts in labels.items()
-    ]
+    f1 = {label: [spread(classes[label]["f1"] for classes in runs) for runs in found] for label in labels}
+    rows = [{"label": visible(label, 60), "support": labels[label]["support"], "f1": f1[label]} for label in labels]
     return {"groups": [group.name for group in groups], "rows": sorted(rows, key=lambda row: -row["support"])}
 
 
@@ -221,13 +210,9 @@ def _confusion(best: Group) -> dict[str, Any]:
     matrix = np.sum([run.values["splits"]["test"]["confusion"] for run in best.runs], axis=0)
     places = [(i, j) for i, j in np.argwhere(matrix) if i != j]
     wrong = [{"gold": labels[i], "predicted": labels[j], "count": int(matrix[i, j])} for i, j in places]
-    return {
-        "labels": labels,
-        "matrix": matrix.tolist(),
-        "shown": len(labels) <= MOST_CLASSES,
-        "frequent": sorted(wrong, key=lambda one: -one["count"])[:MOST_CONFUSIONS],
-        "seeds": len(best.runs),
-    }
+    frequent = sorted(wrong, key=lambda one: -one["count"])[:MOST_CONFUSIONS]
+    found = {"labels": labels, "matrix": matrix.tolist(), "frequent": frequent}
+    return {**found, "shown": len(labels) <= MOST_CLASSES, "seeds": len(best.runs)}
 
 
 def _scatter(best: Group) -> dict[str, list[float]]:
@@ -279,11 +264,8 @@ def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[f
         return []
     edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
     place = np.searchsorted(edges, steps, side="right") - 1
-    return [
-        [round(float(steps[inside].mean()), 1), round(float(losses[inside].mean()), 4)]
-        for index in range(len(edges) - 1)
-        if (inside := place == index).any()
-    ]
+    bins = [place == index for index in range(len(edges) - 1)]
+    return [[round(float(steps[own].mean()), 1), round(float(losses[own].mean()), 4)] for own in bins if own.any()]
 
 
 def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> NDArray[np.float64]:

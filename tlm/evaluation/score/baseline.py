@@ -9,7 +9,7 @@ from tlm.data.marks import named_marks
 from tlm.data.passages import texts
 from tlm.data.tasks.examples import classes_of, read_splits, texts_in
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.errors import InputError
+from tlm.errors import InputError, NothingLeft
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
 from tlm.retrieval.subset.export import Selection
@@ -157,8 +157,12 @@ def select(arm: str, filters: Filters = Filters(), root: str | None = None) -> t
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:
-        The URIs of the subset ("" for task-only), and of the metrics.
+        The URIs of the subset ("" for task-only), and of the metrics ("" where no word of the texts repeats).
     """
     chosen = Selection.parse(arm)
     subset = chosen.subset(filters, root)
-    return subset, static(chosen.task, subset=subset, seed=chosen.seed, root=root)
+    try:
+        return subset, static(chosen.task, subset=subset, seed=chosen.seed, root=root)
+    except NothingLeft as error:
+        say(f"warning: no static model of {chosen.name}: {error}")
+        return subset, ""

@@ -5,6 +5,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,13 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
-from tlm.data.tasks.labelled import labels_of
+from tlm.data.tasks.labelled import label_of, labels_of
 from tlm.data.tasks.metrics import UNFITTED, above, sum_in_order
 from tlm.errors import InputError, nearest, printable
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.settings.options import NOT_NEGATIVE
 
-VERSION = 3
+VERSION = 4
 IMPORTED = "imported"
 PROBABILITIES = "probabilities"
 
@@ -42,7 +43,8 @@ def import_predictions(
     The file has a row for each dev and test example, in any order; rows for train examples are ignored. A row has the
     example's id and the predicted label, or a probability for each label: an object in the field "probabilities", or
     columns named p(LABEL) as `tlm predict` writes them. For regression, the field of the label holds a number; for
-    several labels a text a list, or those with a probability above 0.5 are predicted.
+    several labels a text a list (in a csv a; b), or those with a probability above 0.5 are predicted. If a row has
+    both, its label is what was predicted.
 
     Args:
         file: The predictions: jsonl, csv, tsv or parquet.
@@ -88,20 +90,20 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
                 f"{file.where} has no prediction for {len(missing)} of the {len(wanted[name])} {name} examples, the "
                 f"first is '{missing[0]}'; give a row for each"
             )
-        values = [predicted[one] for one in wanted[name]]
-        found = np.array(values, np.float64).reshape(len(values), len(labels or [0]))
+        values, said = zip(*(predicted[one] for one in wanted[name]), strict=True)
+        found, answers = (np.array(side, np.float64).reshape(len(side), len(labels or [0])) for side in (values, said))
         several = task.details["problem"] == SEVERAL
-        answers = Prediction(split, above(found, [UNFITTED]), found) if several else Prediction.of(split, found)
-        predictions.append(answers)
+        decided = Prediction(split, above(answers, [UNFITTED]), found) if several else Prediction.of(split, answers)
+        predictions.append(decided if labels is None else replace(decided, probabilities=found))
     identity = {"arm": settings["arm"], "seed": settings["seed"], "stage": IMPORTED, "mlm_loss": None}
     write_metrics(draft, task, predictions, identity, {"cost": {}, "fixed": True})
 
 
-def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) -> dict[str, list[float]]:
-    """The prediction for each known id: a probability for each label, or one number."""
+def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) -> dict[str, tuple[list[float], ...]]:
+    """The prediction for each known id: a probability for each label and what decides, or the same number twice."""
     id_field, label_field = (recipe.settings[name] for name in ("id_field", "label_field"))
-    labels, found = classes_of(recipe.inputs["task"]), dict[str, list[float]]()
-    read_row = _labels if recipe.inputs["task"].details["problem"] == SEVERAL else _chances
+    labels, found = classes_of(recipe.inputs["task"]), dict[str, tuple[list[float], ...]]()
+    several = recipe.inputs["task"].details["problem"] == SEVERAL
     for row in read(file, _columns(file, id_field, label_field)):
         where = f"{file.where}:{row.line}"
         if isinstance(row, Reject):
@@ -110,7 +112,7 @@ def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) ->
             name = name_of(row.values, id_field)
             if name in ignored:
                 continue
-            values = [_number(row.values, label_field)] if labels is None else read_row(row.values, label_field, labels)
+            values = _answer(row.values, label_field, labels, several)
         except BadRow as bad:
             raise InputError(f"{where}: {', '.join(bad.args)}; fix the row") from None
         if name not in known:
@@ -135,23 +137,43 @@ def _label_of(column: str) -> str | None:
     return column[2:-1] if column.startswith("p(") and column.endswith(")") else None
 
 
-def _labels(values: Mapping[str, Any], label_field: str, labels: list[str]) -> list[float]:
-    """A probability for each of several labels; 1 for the listed ones if only these are given."""
-    given = _given(values)
-    if not given:
-        listed = value_of(values, label_field)
-        if not isinstance(listed, list | tuple):
-            raise BadRow("not a list", f"field '{label_field}' is {reprlib.repr(listed)}; expected a list of labels")
-        given = dict.fromkeys(labels_of(listed, label_field), 1.0)
+def _answer(
+    values: Mapping[str, Any], label_field: str, labels: list[str] | None, several: bool
+) -> tuple[list[float], ...]:
+    """A probability for each label, and what decides: 1 for what the row says was predicted, else the probabilities."""
+    if labels is None:
+        return ([_number(values, label_field)],) * 2
+    given, read_label = _given(values), _listed if several else _single
+    said = None
+    if not given or values.get(label_field) not in (None, None if several else ""):
+        said = _known(dict.fromkeys(read_label(values, label_field), 1.0), labels)
+    chances = (_all_chances if several else _chances)(given, labels) if given else said or []
+    return chances, chances if said is None else said
+
+
+def _single(values: Mapping[str, Any], label_field: str) -> tuple[str, ...]:
+    return (label_of(values, label_field),)
+
+
+def _listed(values: Mapping[str, Any], label_field: str) -> tuple[str, ...]:
+    listed = value_of(values, label_field)
+    if isinstance(listed, str):  # as `tlm predict` writes them in a csv
+        listed = [one.strip() for one in listed.split(";") if one.strip()]
+    if not isinstance(listed, list | tuple):
+        raise BadRow("not a list", f"field '{label_field}' is {reprlib.repr(listed)}; expected a list of labels")
+    return labels_of(listed, label_field)
+
+
+def _all_chances(given: Mapping[str, Any], labels: list[str]) -> list[float]:
+    """A probability for each of several labels."""
     chances = _known(given, labels)
     if not 0 <= min(chances) <= max(chances) <= 1:
         raise BadRow("no probabilities", f"{chances} are not all from 0 to 1")
     return chances
 
 
-def _chances(values: Mapping[str, Any], label_field: str, labels: list[str]) -> list[float]:
-    """A probability for each label; 1 for the predicted one if only that is given."""
-    given = _given(values) or {name_of(values, label_field): 1.0}
+def _chances(given: Mapping[str, Any], labels: list[str]) -> list[float]:
+    """A probability for each label; they add up to 1."""
     chances = _known(given, labels)
     total = sum_in_order(chances)
     if min(chances) < 0 or not 0 < total < math.inf:

@@ -3,7 +3,8 @@
 `tlm.data.tasks.metrics` defines degenerate cases. A class without a prediction or without a gold example has F1 0.
 
 Of two classes the last is the positive one, whose F1 is the score ``f1``. It is GLUE's label 1 (equivalent, duplicate)
-for the registered tasks of GLUE; other tasks have sorted labels, so yes, true, positive and 1 come last.
+for the registered tasks of GLUE; other tasks have sorted labels, so yes, true, positive and 1 come last, unless
+``f1:LABEL`` puts another one there.
 """
 
 import json
@@ -20,19 +21,10 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.data.tasks import metrics as known
 from tlm.data.tasks.examples import LISTS, SEVERAL, classes_of
-from tlm.data.tasks.metrics import (
-    CLASSIFICATION,
-    OF_SEVERAL,
-    POSITIVE,
-    REGRESSION,
-    Array,
-    Split,
-    above,
-    cross_decided,
-    score,
-    sum_in_order,
-)
+from tlm.data.tasks.metrics import Array, Split, above, cross_decided, score, sum_in_order
+from tlm.evaluation.pages.text import visible
 
 BINS = 10
 TOP, MANY = 5, 20  # with more than so many classes, whether the right one is among the first five is a score, too
@@ -84,6 +76,12 @@ def scores(gold: Array, predicted: Array, probabilities: Array | None, labels: S
     return _several(*given, labels) if np.ndim(gold) == 2 else _classification(*given, chances, labels)
 
 
+def metric_names(labels: Sequence[str] | None) -> dict[str, str]:
+    """What the metrics of a task with these classes are called: ``f1`` by the class that it is of."""
+    found = positive(labels or ())
+    return METRIC_NAMES | ({known.POSITIVE: f"F1 of {visible(found, 40)}"} if found else {})
+
+
 def positive(labels: Sequence[str]) -> str:
     """The class whose F1 is reported; "" unless there are two."""
     return labels[1] if len(labels) == 2 else ""
@@ -93,7 +91,7 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (gold, predicted), 1)
     bins = _reliability(gold == predicted, chances.max(axis=1, initial=0.0))
-    metrics = (*CLASSIFICATION, POSITIVE) if positive(labels) else CLASSIFICATION
+    metrics = (*known.CLASSIFICATION, known.POSITIVE) if positive(labels) else known.CLASSIFICATION
     return {
         "n": len(gold),
         **{name: score(name, gold, predicted) for name in metrics},
@@ -107,19 +105,13 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
 
 def _several(gold: Array, predicted: Array, labels: Sequence[str]) -> dict[str, Any]:
     classes = _by_class((gold & predicted).sum(axis=0), gold.sum(axis=0), predicted.sum(axis=0), labels)
-    return {"n": len(gold), **{name: score(name, gold, predicted) for name in OF_SEVERAL}, "classes": classes}
+    return {"n": len(gold), **{name: score(name, gold, predicted) for name in known.OF_SEVERAL}, "classes": classes}
 
 
 def _by_class(hits: Array, support: Array, claimed: Array, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    columns = {
-        "precision": hits / np.maximum(1, claimed),
-        "recall": hits / np.maximum(1, support),
-        "f1": 2 * hits / np.maximum(1, support + claimed),
-        "support": support,
-    }
-    return {
-        label: {name: column[index].item() for name, column in columns.items()} for index, label in enumerate(labels)
-    }
+    columns = {"precision": hits / np.maximum(1, claimed), "recall": hits / np.maximum(1, support)}
+    columns |= {"f1": 2 * hits / np.maximum(1, support + claimed), "support": support}
+    return {label: {name: column[row].item() for name, column in columns.items()} for row, label in enumerate(labels)}
 
 
 def _top(gold: Array, chances: Array) -> float:
@@ -130,30 +122,21 @@ def _top(gold: Array, chances: Array) -> float:
 def _reliability(correct: Array, confidence: Array) -> list[dict[str, float]]:
     """The bins of confidence, (0, 0.1] to (0.9, 1], that are not empty, with their mean confidence and accuracy."""
     place = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
-    return [
-        {
-            "from": index / BINS,
-            "to": (index + 1) / BINS,
-            "n": int(inside.sum()),
-            "confidence": float(confidence[inside].mean()),
-            "accuracy": float(correct[inside].mean()),
-        }
-        for index in range(BINS)
-        if (inside := place == index).any()
-    ]
+    found = []
+    for index in np.unique(place).tolist():
+        inside = place == index
+        means = {"confidence": float(confidence[inside].mean()), "accuracy": float(correct[inside].mean())}
+        found.append({"from": index / BINS, "to": (index + 1) / BINS, "n": int(inside.sum()), **means})
+    return found
 
 
 def _regression(gold: Array, predicted: Array) -> dict[str, Any]:
     if not np.isfinite(predicted).all():
         raise ValueError("a prediction is not finite")
     error = predicted - gold if len(gold) else np.zeros(1)
-    return {
-        "n": len(gold),
-        **{name: score(name, gold, predicted) for name in REGRESSION},
-        "mse": float((error**2).mean()),
-        "rmse": float((error**2).mean() ** 0.5),
-        "mae": float(np.abs(error).mean()),
-    }
+    squared, absolute = (error**2).mean(), np.abs(error).mean()
+    found = {name: score(name, gold, predicted) for name in known.REGRESSION}
+    return {"n": len(gold), **found, "mse": float(squared), "rmse": float(squared**0.5), "mae": float(absolute)}
 
 
 ROW_GROUP = 65536
@@ -220,15 +203,9 @@ def write_metrics(
     some_copied = [one for one in predictions if one.split.copied.any() and not one.split.copied.all()]
     summary = {"task": details["name"], "metric": details["metric"], **identity}
     summary |= {name: values[details["metric"]] for name, values in splits.items()}
-    whole = {
-        **summary,
-        **facts,
-        **scored(task),
-        "problem": details["problem"],
-        "labels": labels,
-        "splits": splits,
-        "without_copies": {one.split.name: one.scores(labels, without_copies=True) for one in some_copied},
-    }
+    without = {one.split.name: one.scores(labels, without_copies=True) for one in some_copied}
+    found = {"problem": details["problem"], "labels": labels, "splits": splits, "without_copies": without}
+    whole = {**summary, **facts, **scored(task), **found}
     text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
     table = pa.concat_tables(_table(prediction, labels) for prediction in predictions)

@@ -1,6 +1,5 @@
 """Find a published model: in a local folder, on S3, or on the Hugging Face Hub."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatch
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.data.registry import check_endpoint
 from tlm.errors import InputError, reason
+from tlm.shallow.folder import json_or_none
 
 if TYPE_CHECKING:
     from tlm.artifacts.stores.s3 import S3Store
@@ -53,15 +53,10 @@ def model_folder(model: str, *, of_tokenizers: bool = False, files: Sequence[str
 def refuse_code(folder: Path) -> None:
     """Raise InputError if a model or its tokenizer needs code from its own folder (``auto_map``)."""
     for name in ("config.json", "tokenizer_config.json"):
-        try:
-            config = json.loads((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # reported where the file is read for its content
-            continue
+        config = json_or_none(folder / name)
         if isinstance(config, dict) and config.get("auto_map"):
-            raise InputError(
-                f"{folder}/{name} names code of its own (auto_map), which is never run; take another model, or remove "
-                "auto_map if the library's own class will do"
-            )
+            what = f"{folder}/{name} names code of its own (auto_map), which is never run"
+            raise InputError(f"{what}; take another model, or remove auto_map if the library's own class will do")
 
 
 def names_of(model: str) -> list[str]:

@@ -78,14 +78,9 @@ class BertBody(LayeredBody):
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
         self.config, width = config, config["hidden_size"]
-        embeddings = nn.ModuleDict(
-            {
-                "word_embeddings": _embedding(config["vocab_size"], width),
-                "position_embeddings": _embedding(config["max_position_embeddings"], width),
-                "token_type_embeddings": _embedding(config["type_vocab_size"], width),
-                "LayerNorm": nn.LayerNorm(width, eps=EPSILON),
-            }
-        )
+        rows = {"word": "vocab_size", "position": "max_position_embeddings", "token_type": "type_vocab_size"}
+        tables = {f"{name}_embeddings": _embedding(config[size], width) for name, size in rows.items()}
+        embeddings = nn.ModuleDict({**tables, "LayerNorm": nn.LayerNorm(width, eps=EPSILON)})
         layers = nn.ModuleList(BertLayer(config) for _ in range(config["num_hidden_layers"]))
         pooler = nn.ModuleDict({"dense": _linear(width, width)})
         encoder = nn.ModuleDict({"layer": layers})

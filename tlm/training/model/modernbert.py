@@ -146,13 +146,9 @@ class ModernBertBody(LayeredBody):
         table = nn.Embedding(config["vocab_size"], width)
         _truncated_normal(table.weight, INITIAL)
         layers = [ModernBertLayer(config, rotary, first=number == 0) for number in range(config["num_hidden_layers"])]
-        self.model: Any = nn.ModuleDict(
-            {
-                "embeddings": nn.ModuleDict({"tok_embeddings": table, "norm": _norm(width)}),
-                "layers": nn.ModuleList(layers),
-                "final_norm": _norm(width),
-            }
-        )
+        embeddings = nn.ModuleDict({"tok_embeddings": table, "norm": _norm(width)})
+        parts = {"embeddings": embeddings, "layers": nn.ModuleList(layers), "final_norm": _norm(width)}
+        self.model: Any = nn.ModuleDict(parts)
         self.head = self.token_transform()
         self.classifier = _linear(width, len(config["id2label"]), width**-0.5, bias=True)
 

@@ -266,7 +266,8 @@ def predictions(count: int, seed: int) -> Iterator[str]:
 def _acting(table: str) -> str:
     read = [cell for line in csv.reader(io.StringIO(table, newline="")) for cell in line]
     split = re.split(r"[;\t\r\n]", table)  # as a spreadsheet does that parts cells by others than the comma
-    acting = [cell for cell in [*read, *split] if re.match(r"[=+\-@＝＋－＠\t\r]", cell)]
+    cells = [cell for cell in [*read, *split] if not re.fullmatch(r"[+-][0-9]+", cell)]  # a number is no formula
+    acting = [cell for cell in cells if re.match(r"[=+\-@＝＋－＠\t\r]", cell)]
     return f"acts: {acting[0]!r}" if acting else "hidden" if BIDI_AND_CONTROLS.search(re.sub(r"\s", "", table)) else ""
 
 

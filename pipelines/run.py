@@ -173,7 +173,7 @@ def upload(*, source: PipelineFile, connection: Connection, name: str = "", vers
 
 def main() -> None:
     """Run the program. Errors end it with one sentence on stderr and an exit code, as they end `tlm`."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # what its encoding lacks
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # spell out what it lacks
     try:
         app()
     except Exception as error:

@@ -115,7 +115,7 @@ def main(run: Callable[[], object] = tlm) -> None:
     The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.
     """
     arrived: list[type[Terminated]] = []
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # what its encoding lacks
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # spell out what it lacks
 
     def stop(number: int, frame: Any) -> None:
         arrived.append(Cancelled if number == signal.SIGINT else Terminated)

@@ -139,6 +139,7 @@ def load_task(
     task = Artifact.open(uri, "task")
     _warn_of_leaks(task)
     _say_problem(task)
+    _say_left_out(task)
     return uri
 
 
@@ -249,7 +250,7 @@ def _metric(asked: str, labels: list[str], several: bool) -> str:
     name, _, last = asked.partition(":")
     if last and (name != POSITIVE or last not in labels):
         raise InputError(f"metric '{asked}' does not fit; expected f1:LABEL with one of {', '.join(labels) or 'two'}")
-    labels.sort(key=lambda label: bool(last) and label == last)  # a stable sort
+    labels.sort(key=lambda label: label == last)  # the others stay in order
     return metric_for(labels, name, several=several)
 
 
@@ -286,8 +287,13 @@ def _say_problem(task: Artifact) -> None:
     if task.details["metric"] == POSITIVE:
         more = f"; the metric is the F1 of {task.details['labels'][-1]} (f1:LABEL chooses another)"
     say(f"load-task: {kind}: {', '.join(classes[:CLASSES_SHOWN])}{more}")
-    if left_out := {name: count for name, count in task.counts.items() if name.startswith(f"{UNLABELLED}, ")}:
-        say(f"load-task: left out: {', '.join(f'{name} {count:,}' for name, count in left_out.items())}")
+
+
+def _say_left_out(task: Artifact) -> None:
+    """Say how many texts without labels were left out, by reason."""
+    found = [f"{name} {count:,}" for name, count in task.counts.items() if name.startswith(f"{UNLABELLED}, ")]
+    if found:
+        say(f"load-task: left out: {', '.join(found)}")
 
 
 def _table(found: Sequence[Example], regression: bool, several: bool, *, grouped: bool) -> pa.Table:

@@ -30,10 +30,9 @@ SUFFIXES: dict[str, ReadFormat] = {
 }  # fmt: skip
 OTHERS = (".tsv", ".parquet", ".gz", ".zst", ".xls", ".xlsx")  # would be read, or written, as what they are not
 # Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
-# may split cells there.
-_FORMULA = re.compile(r"^(?=[\t\r\n])|(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
+# may split cells there. A signed number alone, such as the class -1, is none.
+_FORMULA = re.compile(r"^(?=[\t\r\n])|(?!\A[+-][0-9]+(?:[.,][0-9]+)?\Z)(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
 _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
-_SIGNED = re.compile(r"[+-][0-9]+([.,][0-9]+)?")  # a class such as -1
 LONGEST_CELL = 2**31 - 1
 
 
@@ -334,8 +333,7 @@ def inert(cell: Any) -> Any:
 
     Control and direction characters are spelled out.
     """
-    plain = not isinstance(cell, str) or _SIGNED.fullmatch(cell)
-    return cell if plain else _FORMULA.sub("'", _UNSEEN.sub(spelled, cell))
+    return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
 def _csv_rows(lines: Iterator[str], fields: list[str], separator: str) -> Iterator[InputRow]:

@@ -120,7 +120,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     first = groups[0].runs[0].values
     names = metric_names(first["labels"])
     found: Contents = {
-        "task": _task(first, task),
+        "task": _task(first, task, names),
         # the best on dev first; what ended after stage 1 last
         "groups": sorted(summaries, key=lambda group: (group not in whole, -group["dev"]["mean"])),
         "losses": [group["name"] for group in same_vocabulary(summaries)],
@@ -149,13 +149,13 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     return found
 
 
-def _task(first: dict[str, Any], task: Artifact | None) -> "Task":
-    """The task, from the metrics of a run; its counts only if it is still there."""
+def _task(first: dict[str, Any], task: Artifact | None, names: dict[str, str]) -> "Task":
+    """The task, from the metrics of a run and what metrics are called; its counts only if it is still there."""
     return {
         "name": visible(first["task"], 80),
         "problem": first["problem"],
         "metric": first["metric"],
-        "metric_name": metric_names(first["labels"])[first["metric"]],
+        "metric_name": names[first["metric"]],
         "classes": len(first["labels"] or []),
         "counts": numbers(task.counts) if task is not None else {},
         "test": first["splits"]["test"]["n"],

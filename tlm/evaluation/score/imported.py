@@ -143,16 +143,13 @@ def _answer(
     """A probability for each label, and what decides: 1 for what the row says was predicted, else the probabilities."""
     if labels is None:
         return ([_number(values, label_field)],) * 2
-    given, read_label = _given(values), _listed if several else _single
-    said = None
-    if not given or values.get(label_field) not in (None, None if several else ""):
-        said = _known(dict.fromkeys(read_label(values, label_field), 1.0), labels)
-    chances = (_all_chances if several else _chances)(given, labels) if given else said or []
-    return chances, chances if said is None else said
-
-
-def _single(values: Mapping[str, Any], label_field: str) -> tuple[str, ...]:
-    return (label_of(values, label_field),)
+    given, checked = _given(values), _all_chances if several else _chances
+    unsaid = (None,) if several else (None, "")  # of several labels, an empty cell says that there are none
+    if given and values.get(label_field) in unsaid:
+        return (checked(given, labels),) * 2
+    listed = _listed(values, label_field) if several else (label_of(values, label_field),)
+    said = _known(dict.fromkeys(listed, 1.0), labels)
+    return checked(given, labels) if given else said, said
 
 
 def _listed(values: Mapping[str, Any], label_field: str) -> tuple[str, ...]:

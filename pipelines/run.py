@@ -1,6 +1,5 @@
 """Run a pipeline here, or on Kubeflow Pipelines: ``python -m pipelines.run COMMAND --help`` has the details."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from docstring_parser import parse
 
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
 from tlm.cli.command import PLAIN, command
-from tlm.cli.main import fail, for_users
+from tlm.cli.main import fail, for_users, spell_out
 from tlm.errors import Cancelled, InputError
 from tlm.progress import say
 
@@ -173,7 +172,7 @@ def upload(*, source: PipelineFile, connection: Connection, name: str = "", vers
 
 def main() -> None:
     """Run the program. Errors end it with one sentence on stderr and an exit code, as they end `tlm`."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # spell out what it lacks
+    spell_out()
     try:
         app()
     except Exception as error:

@@ -5,6 +5,7 @@ Only the module of the command that is called is imported, so that ``tlm --help`
 """
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -83,7 +84,7 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
     app = typer.Typer(help=text, **PLAIN)
     app.callback()(options)
     for name, (target, summary) in commands.items():
-        app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else _not_called)
+        app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else lambda: None)
     return app
 
 
@@ -115,7 +116,7 @@ def main(run: Callable[[], object] = tlm) -> None:
     The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.
     """
     arrived: list[type[Terminated]] = []
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # spell out what it lacks
+    spell_out()
 
     def stop(number: int, frame: Any) -> None:
         arrived.append(Cancelled if number == signal.SIGINT else Terminated)
@@ -131,6 +132,12 @@ def main(run: Callable[[], object] = tlm) -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
             fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to go on"))
         fail(for_users(error))
+
+
+def spell_out() -> None:
+    """Let stdout spell out characters that its encoding lacks (nothing to do where it is a text in memory)."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def for_users(error: BaseException) -> TlmError:
@@ -155,10 +162,6 @@ def fail(error: TlmError, program: str = "tlm") -> NoReturn:
     """End the program with the sentence of an error and its exit code."""
     print(f"{program}: {printable(str(error))}", file=sys.stderr)
     sys.exit(error.exit_code)
-
-
-def _not_called() -> None:
-    """Stand in for a command that is only listed."""
 
 
 def _print_version(wanted: bool) -> None:

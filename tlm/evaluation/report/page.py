@@ -285,8 +285,7 @@ def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], b
     dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
     marked = f" Bold: the model to use.{dashed}" if best else dashed
     over = " (for losses, over seeds only)" if losses else ""
-    note = Text(f"Stroke: mean. Band: 95 % interval{over}.{marked}", "small")
-    return Drawn((*figures, note))
+    return Drawn((*figures, Text(f"Stroke: mean. Band: 95 % interval{over}.{marked}", "small")))
 
 
 def _others(scores: Iterable[str], names: Mapping[str, str]) -> dict[str, Form]:

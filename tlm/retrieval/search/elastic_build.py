@@ -208,8 +208,7 @@ class _Filler:
         status = item["status"]
         if status in (200, 201, 409):
             return False
-        error = item.get("error", {})
-        why = f"{error.get('type')}: {reason(item)}"
+        why = f"{item.get('error', {}).get('type')}: {reason(item)}"
         if status == 400:
             self._reject(document[0], why)
             return False

@@ -294,7 +294,11 @@ def test_a_model_of_label_names_answers_with_the_nearest_mean_of_passages(
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("road,car", "has 1 label"), ("road,car\nsky,kite", "no passage has a word of the description of 'sky'")],
+    [
+        ("road,car", "has 1 label"),
+        ("road,car\nsky,kite", "no passage has a word of the description of 'sky'"),
+        ("road,car\nsky,", "names.csv:3: empty, .*; fix them$"),
+    ],
 )
 def test_names_that_make_no_model_are_refused(
     named: tuple[str, Path], tmp_path: Path, text: str, sentence: str

@@ -449,11 +449,12 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
     assert answered.tolist() == [[0.5, 0.5]]
 
 
-def test_a_port_in_use_is_one_sentence(models) -> None:
+def test_a_port_in_use_is_one_sentence(models, capsys) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"cannot listen at 127.0.0.1, port {port}, for the reason above"):
             flat(serve)(models["linear"], port=port)
+    assert f"http://127.0.0.1:{port}" not in capsys.readouterr().err  # it says where it listens once it does
 
 
 @pytest.mark.parametrize(

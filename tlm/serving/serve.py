@@ -73,7 +73,6 @@ def serve(
     predictor, place = open_predictor(folder, device)
     version = artifact.content[:VERSION_DIGITS] if artifact else "1"
     served = Served(predictor, name, version, at_least, limits, of_pairs(folder, artifact))
-    say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
     app, drain = Server(served).app(), DRAIN_SECONDS
@@ -82,6 +81,7 @@ def serve(
         listening = config.bind_socket()
     except SystemExit:
         raise InputError(f"cannot listen at {host}, port {port}, for the reason above; choose others") from None
+    say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
     server = uvicorn.Server(config)
     with hidden(), suppress(KeyboardInterrupt):

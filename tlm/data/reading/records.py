@@ -173,7 +173,8 @@ class Rejects:
             raise _too_many(self._rows, self.read, "rows", "", "fix them")
         if len(self) > max(self.most, SHARE_REJECTED * self.read):
             limit = f", more than {self.most} and more than 0.1 %"
-            raise _too_many(self._rows, self.read, "rows", limit, "fix them or raise max_rejected")
+            advice = "fix them or raise max_rejected" if self.most else "fix them"
+            raise _too_many(self._rows, self.read, "rows", limit, advice)
 
     def check_held_out(self, split: str, files: Sequence[RawFile]) -> None:
         """Raise InputError if dev or test lost more than a tenth of its rows, whatever `most` is."""

@@ -214,8 +214,7 @@ def _train(
 ) -> None:
     corpus, *tasks = sources.values()
     texts = [*passages_sample(corpus, sample), *chain(*(texts_in(task, "train", UNLABELLED) for task in tasks))]
-    tokenizer = train_vocabulary(kind, texts, vocab_size, lower_case)
-    write_vocabulary(draft, tokenizer, SPECIAL, kind, lower_case)
+    write_vocabulary(draft, train_vocabulary(kind, texts, vocab_size, lower_case), SPECIAL, kind, lower_case)
     draft.counts["texts"] = len(texts)
 
 

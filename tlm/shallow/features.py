@@ -24,6 +24,10 @@ NEIGHBOURS = 3  # words beside a span that are features
 LONGEST_BETWEEN = 8  # words between two spans that are one feature as a whole
 FAR = 10  # words between two spans; as a number, a larger distance counts as this
 MOST_FEATURES = 1_000_000
+LETTERS = "letters"  # of which the names of their features tell
+EXCHANGED = 10  # words of each text of a pair that the other one lacks, of which each may be exchanged for each
+TENTHS, ROUNDING = np.arange(11), 1e-9
+OVERLAPS = [f"overlap of {text}: {10 * tenth} %" for text in ("both", "first", "second") for tenth in TENTHS]
 
 _PLAIN_WORD, _PLAIN_LETTERS = re.compile(r"\w+|[^\w\s]+"), re.compile(r"[^\W_]+")
 _WORD = regex.compile(rf"{word_pattern('_')}|[^\p{{L}}\p{{N}}_\s]+", regex.V1)
@@ -54,11 +58,53 @@ def with_pairs(words: Sequence[str]) -> Sequence[str]:
     return found
 
 
+BREAK = " \n "  # between the texts of a pair; no text has a line break in it
+
+
 def joined(texts: Texts, pairs: Texts | None) -> list[str]:
     """The texts; the two texts of a pair become one."""
     if pairs is None:
         return list(texts)
-    return [f"{first} \n {second}" for first, second in zip(texts, pairs, strict=True)]
+    return [f"{first}{BREAK}{second}" for first, second in zip(texts, pairs, strict=True)]
+
+
+def features_of_pair(pair: str) -> list[str]:
+    """Names of the features of a joined pair: words that both texts have or one has, and which may be exchanged."""
+    first, second = (dict.fromkeys(words_of(text)) for (text,) in _sides([pair]))
+    left, right = [word for word in first if word not in second], [word for word in second if word not in first]
+    found = [f"both: {word}" for word in first if word in second]
+    found += [*(f"first only: {word}" for word in left), *(f"second only: {word}" for word in right)]
+    return found + [f"{old} > {new}" for old in left[:EXCHANGED] for new in right[:EXCHANGED]]
+
+
+class Overlap(TfidfVectorizer):  # type: ignore[misc]
+    """How similar the texts of a joined pair are: a feature for each tenth that the share of what both have reaches.
+
+    It is that of letter trigrams, weighted by idf, among those of either text, of the first one and of the second one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(analyzer="char_wb", ngram_range=(3, 3), binary=True, norm=None)
+
+    def fit(self, pairs: Texts) -> "Overlap":
+        """Learn the trigrams and their weights from all texts."""
+        super().fit([*chain(*_sides(pairs))])
+        return self
+
+    def transform(self, pairs: Texts) -> Any:
+        """The features as a sparse matrix, shape [n, OVERLAPS]; all rows have the length 1."""
+        first, second = (super(Overlap, self).transform(side) for side in _sides(pairs))
+        either = (first.maximum(second), first, second)
+        shared, *totals = (np.asarray(part.sum(axis=1)) for part in (first.minimum(second), *either))
+        shares = [np.divide(shared, total, out=np.zeros_like(shared), where=total > 0) for total in totals]
+        found = np.hstack([share >= TENTHS / 10 - ROUNDING for share in shares])
+        return sparse.csr_matrix(found / np.linalg.norm(found, axis=1, keepdims=True))
+
+
+def _sides(pairs: Texts) -> list[list[str]]:
+    """The first and the second texts of joined pairs."""
+    parted = [pair.partition(BREAK) for pair in pairs]
+    return [[pair[place] for pair in parted] for place in (0, -1)]
 
 
 Part = TypeVar("Part", str, list[str])
@@ -178,18 +224,21 @@ class Shape:
         chars: Length of the longest character n-grams; 0 for none.
         spans: Whether there are features of marked spans.
         min_count: Number of training texts that a feature must occur in.
+        pairs: Whether there are features of pairs of texts.
     """
 
     words: int
     chars: int
     spans: bool
     min_count: int
+    pairs: bool = False
 
     def describe(self) -> dict[str, Any]:
         """The shape as metrics.json and the report show it."""
         words = f"1-{self.words}" if self.words else "none"
         grams = {"word n-grams": words, "character n-grams": f"2-{self.chars}" if self.chars else "none"}
-        return {**grams, "span features": "yes" if self.spans else "none", "least count": self.min_count}
+        pairs = {"pair features": "yes"} if self.pairs else {}
+        return {**grams, "span features": "yes" if self.spans else "none", **pairs, "least count": self.min_count}
 
 
 class TextFeatures:
@@ -198,7 +247,7 @@ class TextFeatures:
     Attributes:
         shape: Which features there are.
         marks: The marks around spans.
-        vectorizers: By the name of their part: words, chars, spans.
+        vectorizers: By the name of their part: words, chars, spans, pairs, overlap.
     """
 
     def __init__(self, shape: Shape, marks: Marks) -> None:
@@ -207,6 +256,9 @@ class TextFeatures:
         self.vectorizers: dict[str, Any] = {}
         if shape.spans:
             self.vectorizers["spans"] = TfidfVectorizer(analyzer=lambda text: features(parts(text, marks)), **shared)
+        if shape.pairs:
+            self.vectorizers["pairs"] = TfidfVectorizer(analyzer=features_of_pair, **shared)
+            self.vectorizers["overlap"] = Overlap()
         if shape.words:
             own = {"tokenizer": words_of, "token_pattern": None, "lowercase": False, "ngram_range": (1, shape.words)}
             self.vectorizers["words"] = TfidfVectorizer(**own, **shared)
@@ -223,6 +275,14 @@ class TextFeatures:
         """The features of texts as a sparse matrix, shape [n, features]."""
         found = [vectorizer.transform(texts) for vectorizer in self.vectorizers.values()]
         return sparse.hstack(found, format="csr")
+
+    def names(self) -> list[str]:
+        """The names of the features, in the order of `transform`; those of letters begin with LETTERS."""
+        found = list[str]()
+        for kind, one in self.vectorizers.items():
+            prefix = f"{LETTERS}: " * (kind == "chars")
+            found += OVERLAPS if kind == "overlap" else [f"{prefix}{name}" for name in one.get_feature_names_out()]
+        return found
 
     def state(self) -> tuple[dict[str, Any], dict[str, list[str]], dict[str, Floats]]:
         """All that `restored` needs: JSON values, vocabularies and arrays by name."""

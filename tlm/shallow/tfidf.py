@@ -25,6 +25,8 @@ MUCH_WORK = 4 * MOST_WORK  # with more than this, with one strength
 OF_MANY = (Shape(2, 0, False, 1), Shape(2, 5, False, 2))  # the second one with the regularisation of the first
 SPANS_OF_MANY = (Shape(0, 0, True, 1), Shape(2, 0, True, 2))
 CHEAPEST = Shape(2, 0, False, 2)
+_COMPARED = tuple(Shape(words, 0, False, least, pairs=True) for words, least in ((2, 2), (0, 2), (0, 1)))
+OF_PAIRS = (CHEAPEST, *_COMPARED, Shape(2, 5, False, 1))  # the first and last for pairs such as title and body
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,10 @@ def tune(given: Given) -> Tfidf:
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
     search = Search(given)
     many = search.classes > MANY
-    of_few = OF_SPANS if marks else (CHEAPEST,) if sum(map(len, texts)) > LARGE else SHAPES
-    shapes, strengths = _of_many(texts, marks, search) if many else (of_few, STRENGTHS[:2])
+    few = OF_SPANS if marks else SHAPES if train.pairs is None else OF_PAIRS
+    if not marks and sum(map(len, texts)) > LARGE:
+        few = (CHEAPEST,) if train.pairs is None else OF_PAIRS[:2]
+    shapes, strengths = _of_many(texts, marks, search) if many else (few, STRENGTHS[:2])
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.evaluation.predict.predictor import Predictor
-from tlm.shallow.features import joined, parts, with_pairs, words_of
+from tlm.shallow.features import LETTERS, joined, parts, with_pairs, words_of
 from tlm.shallow.linear import Linear
 from tlm.shallow.static import EDGES, StaticModel, Vectors
 from tlm.shallow.tfidf import Tfidf
 
 Values = Iterable[tuple[str, float]]
-LETTERS = "letters"
 EXACT = "Exact: with the bias, these numbers add up to the logit of the class, or to the number."
 
 
@@ -74,9 +73,8 @@ def _row(linear: Linear, place: int) -> tuple[NDArray[np.float64], float]:
 
 def _of_tfidf(model: Tfidf, text: str, pairs: list[str] | None, weights: NDArray[np.float64]) -> Values:
     found = model.features.transform(joined([text], pairs))
-    kinds = ((f"{LETTERS}: " * (kind == "chars"), one) for kind, one in model.features.vectorizers.items())
-    names = np.concatenate([prefix + one.get_feature_names_out().astype(object) for prefix, one in kinds])
-    return zip(names[found.indices].tolist(), found.data * weights[found.indices], strict=True)
+    names = model.features.names()
+    return zip([names[place] for place in found.indices], found.data * weights[found.indices], strict=True)
 
 
 def _of_vectors(model: StaticModel, text: str, second: str | None, weights: NDArray[np.float64]) -> Values:

@@ -32,8 +32,9 @@ def baseline(
 ) -> str:
     """Train and score a linear model on tf-idf of words, characters and marked spans (ridge for numbers).
 
-    Of pairs, also on what their texts share, what one of them lacks, and which words may have been exchanged. Features, regularisation and class weights are chosen by the mean of two scores: on dev, and in cross-validation
-    over the training examples (if there are at most 5,000). Test is read once.
+    Of pairs, also on what their texts share, what one of them lacks, and which words may have been exchanged. Features,
+    regularisation and class weights are chosen by the mean of two scores: on dev, and in cross-validation over the
+    training examples (if there are at most 5,000). Test is read once.
 
     Args:
         task: URI of the task.

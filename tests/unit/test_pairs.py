@@ -108,9 +108,9 @@ def test_names_are_those_of_the_columns() -> None:
     row = features.transform(texts).toarray()[0]
     named = dict(zip(features.names(), row, strict=True))
     present = {name for name, value in named.items() if value}
-    assert {"both: beta", "first only: alpha", "second only: gamma", "alpha > gamma", "overlap of both: 0 %"} < present
-    assert {"alpha", "letters: al", "overlap of first: 10 %"} < present
-    assert named["overlap of first: 100 %"] == 0
+    assert {"both: beta", "first only: alpha", "second only: gamma", "alpha > gamma", "overlap of both ≥ 0 %"} < present
+    assert {"alpha", "letters: al", "overlap of first ≥ 10 %"} < present
+    assert named["overlap of first ≥ 100 %"] == 0
 
 
 def test_pairs_that_are_not_compared_are_read_as_one_text() -> None:

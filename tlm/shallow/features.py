@@ -27,7 +27,7 @@ MOST_FEATURES = 1_000_000
 LETTERS = "letters"  # of which the names of their features tell
 EXCHANGED = 10  # words of each text of a pair that the other one lacks, of which each may be exchanged for each
 TENTHS, ROUNDING = np.arange(11), 1e-9
-OVERLAPS = [f"overlap of {text}: {10 * tenth} %" for text in ("both", "first", "second") for tenth in TENTHS]
+OVERLAPS = [f"overlap of {text} ≥ {10 * tenth} %" for text in ("both", "first", "second") for tenth in TENTHS]
 
 _PLAIN_WORD, _PLAIN_LETTERS = re.compile(r"\w+|[^\w\s]+"), re.compile(r"[^\W_]+")
 _WORD = regex.compile(rf"{word_pattern('_')}|[^\p{{L}}\p{{N}}_\s]+", regex.V1)

@@ -135,7 +135,7 @@ def main(run: Callable[[], object] = tlm) -> None:
 
 
 def spell_out() -> None:
-    """Let stdout spell out characters that its encoding lacks (nothing to do where it is a text in memory)."""
+    """Let stdout escape characters that its encoding lacks; a stream in memory lacks none."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -24,8 +24,8 @@ NEIGHBOURS = 3  # words beside a span that are features
 LONGEST_BETWEEN = 8  # words between two spans that are one feature as a whole
 FAR = 10  # words between two spans; as a number, a larger distance counts as this
 MOST_FEATURES = 1_000_000
-LETTERS = "letters"  # of which the names of their features tell
-EXCHANGED = 10  # words of each text of a pair that the other one lacks, of which each may be exchanged for each
+LETTERS = "letters"  # begins the names of the features of characters
+EXCHANGED = 10  # words of each text of a pair, missing in the other, that may have been exchanged
 TENTHS, ROUNDING = np.arange(11), 1e-9
 OVERLAPS = [f"overlap of {text} ≥ {10 * tenth} %" for text in ("both", "first", "second") for tenth in TENTHS]
 
@@ -69,7 +69,7 @@ def joined(texts: Texts, pairs: Texts | None) -> list[str]:
 
 
 def features_of_pair(pair: str) -> list[str]:
-    """Names of the features of a joined pair: words that both texts have or one has, and which may be exchanged."""
+    """Names of the features of a joined pair: words of both texts, words of only one, and their possible exchanges."""
     first, second = (dict.fromkeys(words_of(text)) for (text,) in _sides([pair]))
     left, right = [word for word in first if word not in second], [word for word in second if word not in first]
     found = [f"both: {word}" for word in first if word in second]
@@ -78,9 +78,10 @@ def features_of_pair(pair: str) -> list[str]:
 
 
 class Overlap(TfidfVectorizer):  # type: ignore[misc]
-    """How similar the texts of a joined pair are: a feature for each tenth that the share of what both have reaches.
+    """How much the two texts of a joined pair overlap: the share of letter trigrams that they have in common.
 
-    It is that of letter trigrams, weighted by idf, among those of either text, of the first one and of the second one.
+    Trigrams are weighted by idf. There is a share of the trigrams of both texts, one of the first text's, and one of
+    the second text's. Each becomes features that are on from 0 %, 10 %, …, 100 %.
     """
 
     def __init__(self) -> None:

@@ -77,9 +77,8 @@ def tune(given: Given) -> Tfidf:
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
     search = Search(given)
     many = search.classes > MANY
-    few = OF_SPANS if marks else SHAPES if train.pairs is None else OF_PAIRS
-    if not marks and sum(map(len, texts)) > LARGE:
-        few = (CHEAPEST,) if train.pairs is None else OF_PAIRS[:2]
+    usual, cheap = (SHAPES, (CHEAPEST,)) if train.pairs is None else (OF_PAIRS, OF_PAIRS[:2])
+    few = OF_SPANS if marks else cheap if sum(map(len, texts)) > LARGE else usual
     shapes, strengths = _of_many(texts, marks, search) if many else (few, STRENGTHS[:2])
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:

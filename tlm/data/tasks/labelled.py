@@ -3,7 +3,6 @@
 Labels are classes, numbers, or several a text; if only a few rows would decide which, the user is asked.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,12 +24,13 @@ from tlm.errors import InputError
 from tlm.settings.options import Fields
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_LARGEST = 1e100  # models and scores square the numbers that they predict
 
 
 def label_of(values: Mapping[str, Any], field: str) -> str:
     """Return the label in `field` as a string: 3 is '3', 0.5 is '0.5', true is 'true'.
 
-    Raises BadRow: missing, null, empty, NaN (also as text), infinite (also by overflow), or a type that is no label.
+    Raises BadRow: missing, null, empty, NaN (also as text), a number beyond 1e100, or a type that is no label.
     """
     value = value_of(values, field)
     if isinstance(value, bool):
@@ -39,9 +39,9 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
         raise BadRow("not a label", f"field '{field}' is of type {type(value).__name__}; expected a string or number")
     label = checked_text(str(value), field)
     if label.lower() == "nan":
-        raise BadRow("NaN", f"field '{field}' is {label}")
-    if value in (math.inf, -math.inf) or (is_number(label) and math.isinf(float(label))):
-        raise BadRow("infinite", f"field '{field}' is {label[:20]}")
+        raise BadRow("NaN", f"field '{field}' is {label}; if it is a class, give it another name")
+    if (not isinstance(value, str) or is_number(label)) and abs(float(label)) > _LARGEST:
+        raise BadRow("too large", f"field '{field}' is {label[:20]}; expected a number up to {_LARGEST:g}")
     return label
 
 

@@ -41,7 +41,7 @@ def label_of(values: Mapping[str, Any], field: str) -> str:
     if label.lower() == "nan":
         raise BadRow("NaN", f"field '{field}' is {label}; if it is a class, give it another name")
     if (not isinstance(value, str) or is_number(label)) and abs(float(label)) > _LARGEST:
-        raise BadRow("too large", f"field '{field}' is {label[:20]}; expected a number up to {_LARGEST:g}")
+        raise BadRow("too large", f"field '{field}' is {label[:20]}; the limit is ±{_LARGEST:g}")
     return label
 
 

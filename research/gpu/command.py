@@ -1,7 +1,9 @@
 """The command `gpu`: what an hour of a GPU is to bring, in pieces of minutes, each kept when it is done."""
 
+import gc
 import subprocess
 import sys
+import tarfile
 import time
 import traceback
 from collections.abc import Callable
@@ -65,6 +67,8 @@ def gpu(
     results: str = RESULTS,
     at_once: int = 3,
     only: str = "",
+    commit: str = "",
+    archive: str = "",
 ) -> str:
     """Measure correctness, speed and quality on a GPU; run it again to go on with what is missing.
 
@@ -78,58 +82,90 @@ def gpu(
         folder: Folder of the archives, where trainings work, too.
         results: Folder of the results; BENCHMARKS.md beside it is written anew.
         at_once: Trainings that share the GPU.
-        only: Names of pieces must begin so.
+        only: Names of pieces must begin so, or with another of these beginnings, separated by commas.
+        commit: Commit of the code, where there is no git.
+        archive: Archive (tar.gz) of the results, written anew whenever a piece is done: a machine that is taken away
+            may give back only that.
 
     Raises:
         InputError: there is no such device, or no data.
     """
-    end, code = time.monotonic() + 60 * minutes, revision(Path(__file__).parents[2])
+    end, code = time.monotonic() + 60 * minutes, commit or revision(Path(__file__).parents[2])
     stand, numbers = Stand(device, folder), Path(results) / kept.NUMBERS
     planned = {f"{part}-{run.arm}-{run.seed}": run for part in PARTS for run in stand.runs(part)}
     if not planned:
         raise InputError(f"{folder} has no archive of `gpu-pack`; make them where the data are, and copy them")
     numbers.mkdir(parents=True, exist_ok=True)
     here = MEASUREMENTS if stand.runs("mini") else ()  # its text is what they measure on
+    save = partial(_archive, Path(results), Path(archive)) if archive else _nothing
     for one in (one for one in here if _missing(numbers / one.row, one.name, only)):
         if time.monotonic() + 60 * one.minutes * (not stand.rehearsal) < end:
             _measure(one, stand, numbers, code)
+            save()
     waiting = {name: run for name, run in planned.items() if _missing(numbers / ROW, name, only)}
-    _train_all(waiting, [stand.device, results, code], end, at_once)
+    _train_all(waiting, [stand.device, results, code], end, at_once, save)
     if here and _missing(numbers / ROW, LARGE, only):
         _large(stand, numbers, code, end)
     page.write(
         Path(results).parent / benchmarks.PAGE.name, numbers, [benchmarks.load(name) for name in benchmarks.ROWS]
     )
+    save()
     rows = {one.name: one.row for one in here} | dict.fromkeys([*planned, *([LARGE] if here else [])], ROW)
-    names = [name for name in rows if name.startswith(only)]
+    names = [name for name in rows if _wanted(name, only)]
     left = [name for name in names if _missing(numbers / rows[name], name, only)]
     return f"{len(names) - len(left)} of {len(names)} pieces are kept; left: {', '.join(left) or 'none'}"
 
 
 def _measure(one: Measurement, stand: Stand, numbers: Path, code: str) -> None:
     """Measure and keep a piece. A fault of one must not cost the minutes of the others: it is said, and left."""
+    import torch
+
     say(f"gpu: {one.name}")
     try:
         kept.keep(piece(one.name, one.measure(stand), stand.device, code), numbers / one.row)
     except Exception:
         traceback.print_exc()
+    gc.collect()
+    torch.cuda.empty_cache()  # for the processes of trainings; without a GPU, nothing
 
 
 def _missing(folder: Path, name: str, only: str) -> bool:
-    return name.startswith(only) and not (folder / f"{name}.json").exists()
+    return _wanted(name, only) and not (folder / f"{name}.json").exists()
 
 
-def _train_all(waiting: dict[str, PlannedRun], more: list[str], end: float, at_once: int) -> None:
+def _wanted(name: str, only: str) -> bool:
+    return name.startswith(tuple(only.split(",")))
+
+
+def _archive(results: Path, archive: Path) -> None:
+    """Write the archive, whole or not at all; trainings may write results meanwhile."""
+    part = archive.with_name(f".{archive.name}.part")
+    try:
+        with tarfile.open(part, "w:gz") as tar:
+            tar.add(results, results.name)
+        part.replace(archive)
+    except OSError as error:
+        say(f"gpu: {archive} was not written ({error})")
+
+
+def _nothing() -> None: ...
+
+
+def _train_all(
+    waiting: dict[str, PlannedRun], more: list[str], end: float, at_once: int, save: Callable[[], None] = _nothing
+) -> None:
     """Train some at a time, each in a process, until all are done or time is up; what is stopped is saved."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     names = iter(waiting)
     try:
         while time.monotonic() < end:
-            running = {name: child for name, child in running.items() if child.poll() is None}
-            while len(running) < at_once and (name := next(names, None)):
-                say(f"gpu: {name}")
-                command = [sys.executable, "-m", "research.gpu.trained", name, str(waiting[name]), *more]
-                running[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            for name in [name for name, child in running.items() if child.poll() is not None]:
+                del running[name]
+                save()
+            while len(running) < at_once and (one := next(names, None)):
+                say(f"gpu: {one}")
+                command = [sys.executable, "-m", "research.gpu.trained", one, str(waiting[one]), *more]
+                running[one] = subprocess.Popen(command, stdout=subprocess.DEVNULL)
             if not running:
                 return
             time.sleep(POLL_SECONDS)

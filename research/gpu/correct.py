@@ -98,4 +98,5 @@ def one_process_a_gpu(stand: Stand) -> list[Result]:
     alone = curve()
     count = max(1, torch.cuda.device_count())
     _launch(train, {"task": run.task, **given, "compute": Compute(device=compute.device)}, count)
-    return [limit(f"{count} processes by torchrun, beside --gpus 1", _apart(alone, curve()), "nats", ALIKE)]
+    note = "" if count > 1 else "Starting, sharding and snapshots; with one process, nothing is sent between GPUs."
+    return [limit(f"{count} processes by torchrun, beside --gpus 1", _apart(alone, curve()), "nats", ALIKE, note)]

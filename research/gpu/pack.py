@@ -27,7 +27,8 @@ from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import checkpoint_recipe
 
 FOLDER, RUNS, STORE, MODELS = "build/gpu", ".runs", "store", "models"
-MOST_BYTES = 60_000_000
+MODEL = "model"  # archive of the published model, which two parts share
+MOST_BYTES = 45_000_000
 READ = ("task", "tokenizer", "tokens")  # kinds that training reads; of others it needs the manifest
 WEIGHTS = "model.safetensors"
 Planned: TypeAlias = tuple[PlannedRun, list[Artifact]]  # a run, and what it reads
@@ -50,15 +51,15 @@ class Part(NamedTuple):
 
 
 OF_PUBLISHED = ("", "bm25", "random")
-PARTS = {
-    "mini": Part("scierc", "mini", ("bm25", "random", TASK_ONLY), 3),
+PARTS = {  # the quickest first
     "published-scierc": Part("scierc", "", OF_PUBLISHED, 5),
     "published-acl-arc": Part("acl-arc", "", OF_PUBLISHED, 5),
+    "mini": Part("scierc", "mini", ("bm25", "random", TASK_ONLY), 3),
 }
 
 
 def gpu_pack(data: str, model: str, *, corpus: str = "", preset: str = "", folder: str = FOLDER) -> str:
-    """Make the archives that `gpu` reads, each of 60 MB or less: copy them to the same folder on the other machine.
+    """Make the archives that `gpu` reads, each of 45 MB or less: copy them to the same folder on the other machine.
 
     All seeds of the arm random share one draw of text.
 
@@ -75,10 +76,13 @@ def gpu_pack(data: str, model: str, *, corpus: str = "", preset: str = "", folde
     made, root = [], str(Path(folder) / "making")
     small = _rounded(Path(model), Path(folder) / MODELS)
     loaded = load_corpus([corpus or f"{data}/mixed-corpus.jsonl.zst"], layout=Layout(source_field="s"), root=root)
-    for name, part in PARTS.items():
-        runs = list(_runs(part, load_task(f"{data}/{part.task}", root=root), loaded, small, preset, root))
+    planned = {
+        name: list(_runs(part, load_task(f"{data}/{part.task}", root=root), loaded, small, preset, root))
+        for name, part in PARTS.items()
+    }
+    for name, runs in {MODEL: [], **planned}.items():
         archive = Path(folder) / f"{name}.tar.xz"
-        _write(archive, name, runs, root, [] if part.preset else [small])
+        _write(archive, name, runs, root, [] if runs else [small])
         if archive.stat().st_size > MOST_BYTES:
             raise InputError(f"{archive} has {archive.stat().st_size:,} bytes; expected at most {MOST_BYTES:,}")
         made.append(f"{archive}: {archive.stat().st_size / 1e6:.0f} MB, {len(runs)} runs")
@@ -143,19 +147,20 @@ def _moved(run: PlannedRun, beginnings: dict[str, str]) -> PlannedRun:
 
 
 def unpack(name: str, folder: str) -> list[PlannedRun]:
-    """The runs of a part, which is unpacked if it is not yet; none where there is no archive."""
-    runs, archive = Path(folder) / f"{name}{RUNS}", Path(folder) / f"{name}.tar.xz"
-    if not runs.exists():
-        if not archive.exists():
-            return []
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+    """The runs of a part, which is unpacked if it is not yet; none where an archive is lacking."""
+    for one in [name] if PARTS[name].preset else [MODEL, name]:
+        runs, archive = Path(folder) / f"{one}{RUNS}", Path(folder) / f"{one}.tar.xz"
+        if not runs.exists():
+            if not archive.exists():
+                return []
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter="data")
     here = {f"{one}/": f"{(Path(folder) / one).absolute()}/" for one in (STORE, MODELS)}
     return [_moved(PlannedRun.parse(line), here) for line in runs.read_text("utf-8").splitlines()]
 
 
 def _rounded(model: Path, folder: Path) -> Path:
-    """A copy of a published model below `folder`, with its weights in bf16: those of 90 MB fit into 60."""
+    """A copy of a published model below `folder`, with its weights in bf16: those of 90 MB fit into 45."""
     import torch
     from safetensors.torch import load_file
 

@@ -1,14 +1,14 @@
 """How fast are steps, and what is each habit of a GPU and each lever that is not taken yet good for?"""
 
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 from research.benchmarks.measure import Side, compare, per_second, under
 from research.benchmarks.row import Result, against, not_measured
 from research.benchmarks.training_cpu import EXTERNAL, INTERNAL
-from research.benchmarks.training_gpu import STEPS, lines
+from research.benchmarks.training_gpu import STEPS, cudnn_attention, lines
 from research.gpu.stand import Stand
 
 REPEATS = 3
@@ -43,10 +43,12 @@ def levers(stand: Stand, name: str) -> list[Result]:
         )
 
     sides = {"ours": side({}), **{other: side(off) for other, off in without.items()}}
-    sides["cuDNN's attention"] = under(_cudnn_attention, side({}))
+    sides["cuDNN's attention"] = under(cudnn_attention, side({}))
+    sides["states cast once"] = side({}, change=_cast_once)
     measured = compare(sides, REPEATS, warm_up=1)
     label, tokens = f"{shape[0]}, a step", per_second("tokens")
-    found = [against(label, measured, other, tokens) for other in sides if other != "ours"]
+    notes = {"cuDNN's attention": "With the time to build a graph for each new shape of a batch."}
+    found = [against(label, measured, other, tokens, note=notes.get(other, "")) for other in sides if other != "ours"]
     try:
         both = compare({"ours": side({}), "compiled": side({}, change=_compiled)}, REPEATS, warm_up=2)
         found.append(against(label, both, "compiled", tokens, note="Layers after attention by torch.compile."))
@@ -55,15 +57,17 @@ def levers(stand: Stand, name: str) -> list[Result]:
     return found
 
 
-@contextmanager
-def _cudnn_attention() -> Any:
+def _cast_once(work: Any) -> None:
+    """Cast what queries, keys and values are made of once; autocast does it for each, and adds gradients in fp32."""
     import torch
 
-    torch.backends.cuda.enable_cudnn_sdp(True)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(False)
+    def attend(whole: Any, hidden: Any, *more: Any) -> Any:
+        kind = hidden.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+        return whole(hidden.to(dtype), *more)
+
+    for layer in work.tasks[0].encoder.body.layers():
+        layer.attend = partial(attend, layer.attend)
 
 
 def _compiled(work: Any) -> None:

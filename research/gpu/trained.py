@@ -74,7 +74,7 @@ def agreement(model: Artifact, task: Artifact, device: str, note: str) -> list[R
     in_tf32 = classes()
     with torch.autocast(place.type, torch.bfloat16):
         in_bf16 = classes()
-    network.double()
+    network.double()  # but rotary positions, which stay in fp32
     exact = classes()
     found = {"TF32 (on a CPU, fp32)": in_tf32, "bf16": in_bf16}
     return [

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def carried(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(here / "tiny" / "task", here / name)
     write_bert(here / "toy-bert", sorted({word for one in passages for word in one["text"].split()}), positions=128)
     said = pack.gpu_pack(str(here), str(here / "toy-bert"), corpus=str(corpus), preset="tiny", folder=str(here / "gpu"))
-    assert [line.rpartition(", ")[2] for line in said.splitlines()] == ["9 runs", "15 runs", "15 runs"]
+    assert [line.rpartition(", ")[2] for line in said.splitlines()] == ["0 runs", "15 runs", "15 runs", "9 runs"]
     for archive in (here / "gpu").glob("*.tar.xz"):
         shutil.copy(archive, there)
     shutil.rmtree(here)
@@ -67,6 +68,8 @@ def test_losses_are_compared_with_those_of_the_cpu(carried: Path) -> None:
 def test_no_time_and_no_data_are_said(carried: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no archive of `gpu-pack`"):
         measured(tmp_path, tmp_path)
+    few = measured(carried, tmp_path, minutes=0.0, only="losses,speed-")
+    assert few == "0 of 3 pieces are kept; left: losses, speed-BERT-base, speed-mini"
     assert "0 of 46 pieces are kept; left: losses, speed-BERT-base" in measured(carried, tmp_path, minutes=0.0)
     page = (tmp_path / "research" / "BENCHMARKS.md").read_text()
     assert "Not measured: `python -m research gpu`." in page
@@ -110,7 +113,10 @@ def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path, monkeypatch: py
         runs = carried / f"{name}{pack.RUNS}"
         pack.unpack(name, str(carried))
         runs.write_text("".join(runs.read_text().splitlines(keepends=True)[:3]))
-    assert "left: none" in measured(carried, tmp_path, minutes=60.0)
+    assert "left: none" in measured(carried, tmp_path, minutes=60.0, archive=str(tmp_path / "back.tar.gz"))
+    with tarfile.open(tmp_path / "back.tar.gz") as tar:
+        back = {Path(name).name for name in tar.getnames()}
+    assert {"losses.json", "mini-bm25-0.json", "small-scierc.json"} <= back
     assert losses.stat().st_mtime_ns == before
     found, speed = (kept.read(one.ROW.name, numbers) for one in (row, training_gpu))
     assert found is not None

@@ -3,7 +3,8 @@
 The model leaves out what the library lets it leave out (`JointModel`, sparing). Texts of similar length share a batch
 (``group_by_length``), padded to its longest text by the library's collator, on a GPU to a multiple of 8. AdamW and
 attention are fused, which is the library's default. Gradients are clipped where ours are. On a GPU worker processes
-make the batches, and no loss is looked at between two steps. Evaluation, saving and reporting are off.
+make the batches and stay for the next epoch, and no loss is looked at between two steps. Evaluation, saving and
+reporting are off.
 
 ``torch.compile`` is off: batches differ in width, and it would compile anew for most of them.
 """
@@ -68,6 +69,7 @@ def trainer(
         train_sampling_strategy="group_by_length", save_strategy="no", logging_strategy="no", report_to="none",
         logging_nan_inf_filter=False, disable_tqdm=True, remove_unused_columns=False, use_cpu=cpu, bf16=bf16,
         label_names=["labels"], dataloader_num_workers=0 if cpu else WORKERS, dataloader_pin_memory=not cpu,
+        dataloader_persistent_workers=not cpu,
     )  # fmt: skip
     made = Mixed(model, arguments, data_collator=collator, train_dataset=rows, callbacks=[callback])
     made.remove_callback(PrinterCallback)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.artifact import Artifact, FileEntry
 from tlm.artifacts.produce import Draft, Progress, Recipe, produce
 from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
@@ -53,6 +53,28 @@ def test_download_gives_plain_names(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "curve.txt"]
     with pytest.raises(InputError, match="not an empty folder"):
         download(uri, str(tmp_path / "out"))
+
+
+def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, other = (make(tmp_path / "store", "model", seed) for seed in (1, 2))
+    whole = Artifact.verified
+
+    def interrupted(self: Artifact, entry: FileEntry) -> Path:
+        if entry.logical == "model/config.json":
+            raise KeyboardInterrupt
+        return whole(self, entry)
+
+    monkeypatch.setattr(Artifact, "verified", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        download(uri, str(tmp_path / "out"))
+    monkeypatch.undo()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {".unfinished-download", "curve.txt"}
+    with pytest.raises(InputError, match="not an empty folder"):
+        download(other, str(tmp_path / "out"))
+    download(uri, str(tmp_path / "out"))
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"config.json", "curve.txt"}
 
 
 def test_a_downloaded_card_says_where_the_model_comes_from(tmp_path: Path) -> None:
@@ -152,6 +174,24 @@ def test_gc_keeps_the_newest_studies_beside_the_reports(tmp_path: Path) -> None:
     report = run(tmp_path, 3)["report"]
     gc(keep_runs=1, unused_days=0, delete=True, root=str(tmp_path))
     assert there(subset, study, report, old) == [True, True, True, False]
+
+
+def test_gc_keeps_the_newest_reports_of_each_task(tmp_path: Path) -> None:
+    """Those of a task that is reported every night do not push out another team's only one."""
+
+    def task(number: int, labels: list[str]) -> str:
+        def write(draft: Draft) -> None:
+            draft.details = {"name": "task", "labels": labels}
+
+        return produce(Recipe("task", "test", 1, {"number": number}, {}), str(tmp_path), write)
+
+    other = make(tmp_path, "report", 0, task=task(0, ["x", "y"]))
+    nightly = [make(tmp_path, "report", number, task=task(number, ["a", "b"])) for number in (1, 2, 3)]
+    for days, uri in enumerate(reversed([other, *nightly]), 8):
+        age(tmp_path / "task", 30)
+        age(Path(uri), days)
+    gc(keep_runs=1, delete=True, root=str(tmp_path))
+    assert there(other, *nightly) == [True, False, False, True]
 
 
 def test_gc_spares_what_was_made_in_the_last_days(tmp_path: Path) -> None:

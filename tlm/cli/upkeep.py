@@ -22,6 +22,7 @@ SHOWN = 4  # counts by reason or label
 RESULTS = ("report", "study")  # what users read
 CARD = "README.md"
 ORIGIN = "\n## Provenance\n\n`tlm provenance {}` lists every source of this model, with its licence.\n"
+UNFINISHED = ".unfinished-download"  # with the URI
 TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 
 
@@ -29,7 +30,8 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
     """Copy the verified files of an artifact into a folder, under their names without digests.
 
     A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it. A model's card gets a line
-    on where it comes from, and its folder says whether it learned from pairs of texts.
+    on where it comes from, and its folder says whether it learned from pairs of texts. An interrupted copy can be
+    repeated; until it is whole, the folder has a file ``.unfinished-download``.
 
     Args:
         uri: URI of the artifact, as a step printed it.
@@ -37,8 +39,12 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
         force: Write even if the folder is not empty.
     """
     artifact, target = Artifact.open(uri), Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())) and not force:
+    unfinished = target / UNFINISHED
+    again = unfinished.is_file() and unfinished.read_text() == artifact.uri
+    if target.exists() and (not target.is_dir() or any(target.iterdir())) and not (again or force):
         raise InputError(f"{folder} is not an empty folder; name another, or give --force to write into it")
+    target.mkdir(parents=True, exist_ok=True)
+    unfinished.write_text(artifact.uri)
     for entry in artifact.entries():
         name = entry.logical.removeprefix("model/").removeprefix("tokenizer/")
         path = target / name
@@ -49,6 +55,7 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
                 card.write(ORIGIN.format(artifact.uri))
     if (target / CONFIG).is_file() and (task := artifact.nearest("task")):
         (target / LEARNED).write_text(json.dumps({PAIR: task.details["pair"]}) + "\n", encoding="utf-8")
+    unfinished.unlink()
     return folder
 
 
@@ -90,13 +97,14 @@ def _count(value: Any) -> str:
 def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> Answer:
     """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
 
-    Kept are the newest reports and studies, everything that was made or used in the last days (a running pipeline may
-    need it), checkpoints, models and metrics that no report or study covers, and whatever these were made from. Files
-    that are not of an artifact, a snapshot or an upload of tlm are left alone. Without ``--delete`` it is a dry run.
+    Kept are the newest reports and studies of each task, everything that was made or used in the last days (a running
+    pipeline may need it), checkpoints, models and metrics that no report or study covers, and whatever these were made
+    from. Files that are not of an artifact, a snapshot or an upload of tlm are left alone. Without ``--delete`` it is a
+    dry run.
     As JSON: the folders and uploads, their bytes, the number of other files, and whether anything was deleted.
 
     Args:
-        keep_runs: How many of the newest reports, and of the newest studies, to keep.
+        keep_runs: How many of each task's newest reports, and of its newest studies, to keep.
         unused_days: Remove only what was neither made nor used for this many days.
         delete: Really remove.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
@@ -153,12 +161,23 @@ def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, hori
     damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
     newest = [artifact for _, artifact in reversed(found) if artifact is not None]
     made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for one in newest}
-    results = [[one.folder_name for one in newest if one.manifest.kind == kind] for kind in RESULTS]
-    covered = _with_sources(chain.from_iterable(results), made_from)
+    tasks = {one.folder_name: _task(one) for one in newest if one.manifest.kind == "task"}
+    results: dict[tuple[str, ...], list[str]] = {}  # the newest first, of each kind and task
+    for one in newest:
+        if one.manifest.kind in RESULTS:
+            sources = _with_sources([one.folder_name], made_from)
+            of = (one.manifest.kind, *sorted({tasks[folder] for folder in sources if folder in tasks}))
+            results.setdefault(of, []).append(one.folder_name)
+    covered = _with_sources(chain.from_iterable(results.values()), made_from)
     uncovered = (one.folder_name for one in newest if one.manifest.kind in TRAINED and one.folder_name not in covered)
     young = (folder for folder, files in folders.items() if _young(files, horizon))
-    kept = chain.from_iterable(names[:keep_runs] for names in results)
+    kept = chain.from_iterable(names[:keep_runs] for names in results.values())
     return _with_sources(chain(young, uncovered, kept, damaged), made_from)
+
+
+def _task(task: Artifact) -> str:
+    """What versions of a task have in common: another team's of the same name has other labels."""
+    return json.dumps([task.details.get(fact) for fact in ("name", "labels")])
 
 
 def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set[str]:

@@ -75,6 +75,8 @@ def preflight(
     published_preset: str = "",
     network: bool = True,
     against: str = "",
+    index: str = "",
+    model: str = "",
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings",
     [
@@ -93,7 +95,7 @@ def preflight(
 
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     pods = Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
-    check_run(pods, engine, registry, root, against, published, network)
+    check_run(pods, engine, registry, root, against, network, index, model)
     return settings(preset, overrides.split(), arms, seeds, gpus, published, published_preset, network)
 
 

@@ -132,7 +132,7 @@ def equip_all(train: Pods) -> None:
 DAY = 86_400  # seconds
 WEEK = 7 * DAY
 
-ADDRESSES = ("TLM_ELASTICSEARCH_URL", *S3_ADDRESSES)
+ADDRESSES = ("TLM_ELASTICSEARCH_URL", "HF_ENDPOINT", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
 ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
     dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")

@@ -36,6 +36,7 @@ def steps(
     """
     root = store.root
     checked = {"engine": index.engine, "registry": registry.address, "network": network, "against": report_against}
+    checked |= {"index": index.name, "model": registry.model}
     preflight = data.preflight(**vars(run), **vars(report), **vars(train), **checked, root=root)
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]

@@ -48,9 +48,8 @@ def build(
     """
     root, cells = store.root, {"table": paper.table, "scale": paper.scale, "corpus": paper.corpus}
     settings = {"preset": paper.scale, "overrides": "", "arms": "bm25", "seeds": run_seeds}
-    preflight = data.preflight(
-        **settings, engine=index.engine, root=root, registry=registry.address, **vars(report), **vars(train)
-    )
+    checked = {"engine": index.engine, "index": index.name, "registry": registry.address, "model": registry.model}
+    preflight = data.preflight(**settings, **checked, root=root, **vars(report), **vars(train))
     corpus_uri, task_uri = steps.load(preflight, corpus, task, machines, root)
     index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
     made = {

@@ -35,7 +35,8 @@ def build(
     if machines.nodes > 1:
         raise InputError("pipeline 'multitask' trains each stage 1 on one machine; leave --nodes out")
     root = store.root
-    preflight = data.preflight(**vars(run), arms="bm25", engine=index.engine, root=root, **vars(report), **vars(train))
+    checked = {"arms": "bm25", "engine": index.engine, "index": index.name, "root": root}
+    preflight = data.preflight(**vars(run), **checked, **vars(report), **vars(train))
     settings = preflight.outputs
     loaded = multitask.load_tasks(paths=task_paths, **vars(task), overrides=run.overrides, root=root).after(preflight)
     corpus_uri = steps.corpus(loaded, corpus, machines, root)

@@ -30,7 +30,8 @@ def build(
         raise InputError("pipeline 'rerank' loads no corpus; leave --data-pods out")
     root, pods = store.root, vars(train)
     settings = {"arms": "bm25", "engine": "embedded", "root": root}  # the index exists; what searches it is found there
-    preflight = data.preflight(**vars(run), **settings, **vars(report), registry=registry.address, **pods)
+    settings |= {"registry": registry.address, "model": registry.model}
+    preflight = data.preflight(**vars(run), **settings, **vars(report), **pods)
     gpus = {"gpus": preflight.outputs["one_gpu"], "train_gpus": train.gpus}
     chosen = reranking.rerank(report=compared_with, **vars(run), **gpus, root=root).outputs
     metrics = steps.scored(chosen["Output"], train, machines, root)

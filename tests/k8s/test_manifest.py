@@ -14,7 +14,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.serving.serve import manifest, store_port
+from tlm.serving.serve import default_port, manifest
 
 TLM = {"runtime": "tlm", "image": "example.org/tlm-serve:1"}
 TEXTS = ["the judge", "cell", "ship wave harbour " * 40]
@@ -134,10 +134,10 @@ def test_the_address_has_the_digest_of_the_files(stored, toys):
 def test_the_port_of_the_store_is_that_of_its_address(monkeypatch, address, port):
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-    assert store_port() == port
+    assert default_port() == port
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://other.mine:1")  # of all services; S3's own counts first
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
-    assert store_port() == (port if address else 1)
+    assert default_port() == (port if address else 1)
 
 
 def test_pods_reach_the_store_and_names_alone(stored, s3_server):
@@ -145,6 +145,9 @@ def test_pods_reach_the_store_and_names_alone(stored, s3_server):
     ports = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
     assert sorted(ports) == sorted([53, 53, int(s3_server.url.rpartition(":")[2])])
     assert policy["spec"]["podSelector"]["matchLabels"] == {"serving.kserve.io/inferenceservice": "a"}
+    service, policy = served(manifest(stored["encoder"], name="a", store_port=8333))  # behind a Service at another port
+    assert policy["spec"]["egress"][1]["ports"] == [{"port": 8333, "protocol": "TCP"}]
+    assert service["spec"]["predictor"]["labels"] == {"sidecar.istio.io/inject": "false"}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +161,7 @@ def test_pods_reach_the_store_and_names_alone(stored, s3_server):
         ("encoder", {"image": "x"}, "give an image for tlm, and for tlm alone"),
         ("encoder", {"at_least": 0.9}, "at_least is 0.9, but KServe's runtime marks no answer as unsure"),
         ("numbers", {"at_least": 0.9, **TLM}, "the model answers with numbers; --at-least needs one label a text"),
+        ("encoder", {"store_port": 90000}, "store_port is 90000; expected 0 to 65535"),
         ("encoder", {"at_least": 2.0, **TLM}, "at_least is 2.0; expected a probability from 0 to 1"),
     ],
 )

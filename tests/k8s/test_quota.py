@@ -25,9 +25,7 @@ def checked(trainer, tmp_path, monkeypatch):
     with serving(trainer) as url:
         monkeypatch.setattr(Api, "of_pod", lambda: Api(url, tmp_path, NAMESPACE))
         root = str(tmp_path / "store")
-        yield lambda published="", network=True, **pods: check_run(
-            Pods(**pods), root=root, published=published, network=network
-        )
+        yield lambda network=True, **pods: check_run(Pods(**pods), root=root, network=network)
 
 
 def quota(**hard):
@@ -82,7 +80,7 @@ def test_small_training_pods_still_need_what_the_data_steps_have(trainer, checke
 def test_a_run_that_trains_nothing_needs_what_its_steps_need(trainer, checked):
     trainer.lists["resourcequotas"] = [quota(limits_memory="8Gi", **{"requests_nvidia.com/gpu": "1"})]
     checked(network=False, gpus="2")
-    checked(network=False, published="a-model", memory="64Gi")  # its embeddings are made by a pod for data
+    checked(network=False, memory="64Gi")  # its embeddings are made by a pod for data
     trainer.lists["resourcequotas"] = [quota(limits_memory="7Gi")]
     with pytest.raises(InputError, match="needs 8Gi"):
         checked(network=False)

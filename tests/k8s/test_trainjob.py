@@ -81,6 +81,7 @@ def test_the_pods_are_ours_and_hold_no_secret():
     (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     template = replicated["template"]["spec"]["template"]
     assert template["metadata"]["labels"]["app.kubernetes.io/component"] == "train"  # whom the network policy lets in
+    assert template["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
     assert template["spec"]["serviceAccountName"] == "tlm-runner"
     assert template["spec"]["securityContext"]["runAsNonRoot"] is True
     (container,) = template["spec"]["containers"]

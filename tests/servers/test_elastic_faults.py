@@ -284,12 +284,22 @@ def test_in_a_pod_a_step_waits_for_the_server_that_preflight_saw(root, elasticse
         index_of(TEXTS[:300], root)
 
 
-def test_another_kind_of_server_is_named(root, monkeypatch):
-    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+class Old(BaseHTTPRequestHandler):
+    """Elasticsearch 8, as it answers a client of version 9."""
+
+    def do_HEAD(self):
+        self.send_response(400)
+        self.send_header("X-elastic-product", "Elasticsearch")
+        self.end_headers()
+
+
+@pytest.mark.parametrize(("kind", "status"), [(BaseHTTPRequestHandler, 501), (Old, 400)])
+def test_another_kind_of_server_is_named(root, monkeypatch, kind, status):
+    server = HTTPServer(("127.0.0.1", 0), kind)
     Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv(URL, f"http://127.0.0.1:{server.server_port}")
     try:
-        with pytest.raises(InputError, match=r"what answers there \(501\) is not Elasticsearch"):
+        with pytest.raises(InputError, match=rf"what answers there \({status}\) is not Elasticsearch 9 or later"):
             index_of(TEXTS, root)
     finally:
         server.shutdown()

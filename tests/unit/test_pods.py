@@ -1,6 +1,7 @@
 """Resources of training pods: what Kubernetes takes, and what would wait for ever."""
 
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,16 @@ def test_the_defaults_and_more_are_fine() -> None:
         ),
         ({"gpus": "-1"}, "train_gpus is '-1'; expected a whole number, 0 or more"),
         ({"gpus": "0.5"}, "train_gpus is '0.5'; expected a whole number"),
-        ({"gpu_type": " "}, "train_gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu"),
+        ({"gpu_type": " "}, "train_gpu_type is ' '; expected the name of a resource, such as nvidia.com/gpu"),
         ({"node_selector": {"gpu": True}}, "train_node_selector: label gpu is True; expected text, in quotes"),
+        ({"gpu_type": "no such thing!"}, "train_gpu_type is 'no such thing!'; expected the name of a resource"),
+        ({"node_selector": {"a b": "c"}}, "train_node_selector: 'a b: c' is no label of a node"),
+        ({"node_selector": {"gpu": "an A100"}}, "train_node_selector: 'gpu: an A100' is no label of a node"),
+        (
+            {"tolerations": [{"operator": "exists"}]},
+            "train_tolerations: operator is 'exists'; expected one of Exists, E",
+        ),
+        ({"tolerations": [{"effect": "NoSchedul"}]}, "train_tolerations: effect is 'NoSchedul'; expected one of NoSch"),
         ({"tolerations": ["gpu"]}, "train_tolerations: 'gpu' is no toleration; expected an object with some of effect"),
         ({"tolerations": [{"name": "gpu"}]}, "train_tolerations: {'name': 'gpu'} is no toleration"),
     ],
@@ -98,6 +107,21 @@ def test_a_report_to_compare_with_is_there_before_any_work(tmp_path: Path) -> No
     elsewhere = toy_world(tmp_path / "other").metrics("bm25", 0, 0.5)
     with pytest.raises(InputError, match="is not in"):
         check_run(*given, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"index": "My Index"}, "name 'My Index' is no index name"),
+        ({"model": " "}, "the registered model's name is ' '; expected 1 to 200 printable characters"),
+    ],
+)
+def test_names_that_the_last_steps_would_refuse_are_refused_before_any_work(
+    tmp_path: Path, given: dict[str, str], says: str
+) -> None:
+    check_run(Pods(), root=str(tmp_path), index="my-index", model="My model")
+    with pytest.raises(InputError, match=re.escape(says)):
+        check_run(Pods(), root=str(tmp_path), **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["tlm", "rerank", "ablation", "multitask"])

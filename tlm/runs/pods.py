@@ -30,6 +30,9 @@ _QUANTITY = re.compile(r"(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|e([+-]?\d+)
 _POWERS = {suffix: Decimal(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)}
 _POWERS |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)}
 _TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
+_OPERATORS, _EFFECTS = ("Exists", "Equal", "Lt", "Gt"), ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_WORD = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"  # of labels and resources
+_QUALIFIED = rf"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?{_WORD}"
 
 
 def check_pods(pods: Pods) -> None:
@@ -41,8 +44,10 @@ def check_pods(pods: Pods) -> None:
             raise InputError(f"{found}; expected {least} or more, which is what a training pod requests")
     if not re.fullmatch(r"[0-9]+", pods.gpus):
         raise InputError(f"train_gpus is '{pods.gpus}'; expected a whole number, 0 or more")
-    if not pods.gpu_type.strip():
-        raise InputError("train_gpu_type is empty; expected the name of a resource, such as nvidia.com/gpu")
+    if not re.fullmatch(_QUALIFIED, pods.gpu_type):
+        raise InputError(
+            f"train_gpu_type is '{pods.gpu_type}'; expected the name of a resource, such as nvidia.com/gpu"
+        )
     for name, (each, unit) in A_GPU.items():
         least = f"{int(pods.gpus) * each}{unit}"
         if amounts[name] < _amount(name, least):
@@ -53,12 +58,19 @@ def check_pods(pods: Pods) -> None:
     for key, value in pods.node_selector.items():
         if not isinstance(value, str):
             raise InputError(f"train_node_selector: label {key} is {value!r}; expected text, in quotes")
+        if not (re.fullmatch(_QUALIFIED, key) and re.fullmatch(f"({_WORD})?", value)):
+            raise InputError(
+                f"train_node_selector: '{key}: {value}' is no label of a node; see kubectl get nodes -L KEY"
+            )
     for toleration in pods.tolerations:
         if not isinstance(toleration, dict) or not toleration or toleration.keys() - _TOLERATION:
             known = ", ".join(sorted(_TOLERATION))
             raise InputError(
                 f"train_tolerations: {toleration!r} is no toleration; expected an object with some of {known}"
             )
+        for name, values in {"operator": _OPERATORS, "effect": _EFFECTS}.items():
+            if (given := toleration.get(name)) and given not in values:
+                raise InputError(f"train_tolerations: {name} is {given!r}; expected one of {', '.join(values)}")
 
 
 def _amount(name: str, value: str) -> Decimal:

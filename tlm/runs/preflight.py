@@ -13,15 +13,15 @@ from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.evaluation.report.since import earlier
 from tlm.progress import say
+from tlm.retrieval.search.index import check_index_name
 from tlm.runs.api import KFP_POD, Api
 from tlm.runs.pods import DATA_LIMITS, check_pods, check_quota
-from tlm.runs.registry import Registry
+from tlm.runs.registry import Registry, check_model_name
 from tlm.settings.options import Pods
 
 Engine: TypeAlias = Literal["embedded", "elasticsearch"]
 
 GIB = 1024**3
-OLDEST_ELASTICSEARCH = 8
 PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
 
 
@@ -54,8 +54,9 @@ def check_run(
     registry: str = "",
     root: str | None = None,
     against: str = "",
-    published: str = "",
     network: bool = True,
+    index: str = "",
+    model: str = "",
 ) -> None:
     """Check training pods as `submit` does, because a form in a browser passes its parameters unchecked; then the rest.
 
@@ -67,11 +68,14 @@ def check_run(
         registry: Address of the model registry.
         root: Store of the run.
         against: URI of the report, or of the metrics, that the run's report compares with; "" for none.
-        published: Published models of the run; "" for none.
-        network: Whether the run trains networks. Without them and published models, it has no training pods, and
-            quotas are compared with its other steps alone.
+        network: Whether the run trains networks. Otherwise it has no training pods, and quotas are compared with its
+            other steps alone.
+        index: Name of the index in Elasticsearch; "" for the default.
+        model: Name of the registered model; "" for the task's.
     """
     check_pods(pods)
+    check_index_name(index)
+    check_model_name(model)
     if KFP_POD in os.environ and (api := Api.of_pod()):
         check_quota(pods if network else Pods(cpu=DATA_LIMITS["cpu"], memory=DATA_LIMITS["memory"]), api)
     if against:
@@ -114,16 +118,13 @@ def _check_elasticsearch() -> None:
             "(on Kubernetes: in the ConfigMap tlm), or choose the engine embedded"
         )
     client = elastic_client.connect(at_once=True)
-    version = elastic_client.version(client)
-    if version and int(version.partition(".")[0]) < OLDEST_ELASTICSEARCH:
-        raise InputError(f"Elasticsearch has version {version}; {OLDEST_ELASTICSEARCH} or later is needed")
     lacking = elastic_client.lacking_privileges(client, OURS, PRIVILEGES)
     if lacking:
         raise InputError(
             f"the API key lacks {', '.join(lacking)} on the indices '{OURS}'; "
             "create one with the roles publisher and writer (k8s/elasticsearch)"
         )
-    say(f"Elasticsearch {version or '(version hidden)'}: may create and fill indices '{OURS}'")
+    say(f"Elasticsearch {elastic_client.version(client) or '(version hidden)'}: may create and fill indices '{OURS}'")
     for index, nodes in with_idle_nodes(client).items():
         say(
             f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "

@@ -181,6 +181,12 @@ DESCRIPTION = "Trained by TLM on Kubeflow"
 FOLDER = "model"  # of every artifact that predicts
 
 
+def check_model_name(name: str) -> None:
+    """Raise InputError unless the registry takes this name of a model; "" is the task's."""
+    if name and (not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME):
+        raise InputError(f"the registered model's name is {name!r}; expected 1 to {LONGEST_NAME} printable characters")
+
+
 def register(report: str, *, address: str, name: str = "", run: str = "", run_name: str = "") -> str:
     """Register the model that a report's first sentence says to use; of its seeds, the one that is best on dev.
 
@@ -208,9 +214,7 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
     best, model = facts["best"], model_of(scored)
     if model is None:
         raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")
-    name = name or visible(scored.details["task"], 80)
-    if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
-        raise InputError(f"the registered model's name is {name!r}; expected 1 to {LONGEST_NAME} printable characters")
+    check_model_name(name := name or visible(scored.details["task"], 80))
     codes = ", ".join(dict.fromkeys(check["code"] for check in facts["checks"]))
     about = {"description": facts["findings"][0], "customProperties": _about(found, best, codes, scored, model)}
     files = _file_facts(model)

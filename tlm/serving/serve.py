@@ -92,6 +92,7 @@ def serve(
 
 
 Runtime = Literal["huggingface", "tlm"]
+NO_SIDECAR = {"sidecar.istio.io/inject": "false"}  # which the network policy would cut off from its control plane
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # KServe makes longer names of it, of at most 63 characters
 
 
@@ -105,6 +106,7 @@ def manifest(
     namespace: str = "",
     cpu: str = "1",
     memory: str = "2Gi",
+    store_port: int = 0,
     at_least: float = 0.0,
 ) -> str:
     """Print an InferenceService and a NetworkPolicy, with which KServe serves a model at an address in the cluster.
@@ -121,6 +123,7 @@ def manifest(
         namespace: Namespace of the service; by default that of kubectl.
         cpu: CPU of the pod.
         memory: Memory of the pod.
+        store_port: Port of the pods of the store, where it is not that of AWS_ENDPOINT_URL_S3 (the default).
         at_least: Probability below which `tlm serve` says of an answer that it is unsure; by default, it does not say.
 
     Returns:
@@ -129,6 +132,7 @@ def manifest(
     Raises:
         InputError: a name or image that does not fit, a model that is not on S3, or one that the runtime cannot serve.
     """
+    Range("0 to 65535", 0, 65535).check("store_port", store_port)
     if not NAME.fullmatch(name):
         raise InputError(f"name is '{name}'; expected at most 40 lower-case letters, digits and '-', a letter first")
     if (runtime == "tlm") != bool(image):
@@ -140,13 +144,13 @@ def manifest(
     length = "" if image else _longest(trained)
     quoted = {key: yaml.safe_dump(value, default_style='"', width=math.inf).rstrip() for key, value in given.items()}
     text = Template(files("tlm.serving").joinpath("manifest.yaml").read_text("utf-8"))
-    filled = text.substitute(quoted, name=name, length=length, store_port=store_port())
+    filled = text.substitute(quoted, name=name, length=length, store_port=store_port or default_port())
     service, policy, predictors = yaml.safe_load_all(filled)
     if at_least:
         check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
         predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]
     account = {"serviceAccountName": service_account} if service_account else {}
-    service["spec"]["predictor"] = account | predictors[runtime]
+    service["spec"]["predictor"] = {"labels": NO_SIDECAR, **account, **predictors[runtime]}
     if namespace:
         service["metadata"]["namespace"] = policy["metadata"]["namespace"] = namespace
     return yaml.safe_dump_all([service, policy], sort_keys=False).rstrip()
@@ -160,7 +164,7 @@ def storage_uri(model: Artifact) -> str:
     return model.address("model")
 
 
-def store_port() -> int:
+def default_port() -> int:
     """The port of the S3 server that boto3 would use."""
     address = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "https://")
     try:

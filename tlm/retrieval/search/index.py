@@ -60,12 +60,9 @@ def build_index(
         Interrupted: the server went away; the command can be repeated.
     """
     source = Artifact.open(corpus, "corpus")
-    name = name or "corpus"
     if engine not in ENGINES:
         raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
-    if not _NAME.fullmatch(name):
-        expected = "expected a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
-        raise InputError(f"name '{name}' is no index name; {expected}")
+    check_index_name(name)
     Range("0 or more", 0, sys.float_info.max).check("k1", k1)
     Range("0 to 1", 0, 1).check("b", b)
     passages = source.details["passages"]
@@ -77,9 +74,16 @@ def build_index(
     if engine == "embedded":
         recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
         return produce(recipe, root, _embed, source, details)
-    settings |= {"name": name} | ({"vectors": True} if vectors else {})
+    settings |= {"name": name or "corpus"} | ({"vectors": True} if vectors else {})
     recipe = Recipe("index", "index", WITH_VECTORS if vectors else VERSION, settings, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)
+
+
+def check_index_name(name: str) -> None:
+    """Raise InputError unless Elasticsearch takes this name of an index; "" is the default's."""
+    if name and not _NAME.fullmatch(name):
+        expected = "expected at most 100 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
+        raise InputError(f"name '{name}' is no index name; {expected}")
 
 
 def open_engine(index: Artifact) -> Engine:

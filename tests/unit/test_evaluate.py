@@ -16,6 +16,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
+from tlm.evaluation.predict.predict import model_of
+from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 
 LABELS = ["blue", "green", "red"]
@@ -115,6 +117,26 @@ def test_another_task_is_refused(tmp_path: Path) -> None:
         evaluate(model, other, root=str(tmp_path))
     with pytest.raises(InputError, match="is a task; expected a checkpoint or a model"):
         evaluate(task, task, root=str(tmp_path))
+
+
+def test_a_model_is_not_scored_on_texts_that_it_learned_from(tmp_path: Path) -> None:
+    splits, labels = ["train"] * 4 + ["dev"] * 4 + ["test"] * 4, LABELS[:2]
+    rows: list[Row] = [(text, None, labels[n % 2], split) for n, (text, split) in enumerate(zip(words(12, 0), splits))]  # noqa: B905
+
+    def task(of: list[Row]) -> str:
+        return make_task(tmp_path, sorted(of, key=lambda row: splits.index(row[3])), "accuracy", labels)
+
+    model = model_of(Artifact.open(baseline(task(rows), root=str(tmp_path))))
+    assert model
+    other = {"train": "test", "dev": "dev", "test": "train"}
+    swapped = [(*row[:3], other[row[3]]) for row in rows]
+    with pytest.raises(InputError, match=r"learned from 4 of the 8 dev and test texts of .* in another split"):
+        evaluate(model.uri, task(swapped))
+    assert evaluate(
+        model.uri, task([*rows, ("a new text", None, labels[0], "test"), ("one", None, labels[1], "train")])
+    )
+    copies = [(*row[:3], "train") for row in rows if row[3] == "train"]
+    assert evaluate(model.uri, task([*swapped, *copies]))  # scores without copies are given for these
 
 
 def test_a_model_that_diverged_is_refused(tmp_path: Path) -> None:

@@ -126,6 +126,16 @@ def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_p
     assert set(examples(Artifact.open(filled))["label"].to_pylist()) == {"kitchen", "road"}
 
 
+def test_texts_that_a_task_has_without_labels_are_offered(tmp_path: Path) -> None:
+    """They are the pool, which the training of encoders and vectors may use meanwhile."""
+    (tmp_path / "task.jsonl").write_text("".join(json.dumps({"text": r[0], "label": r[2]}) + "\n" for r in ROWS))
+    (tmp_path / "pool.jsonl").write_text("".join(f'{{"text": "a new text {n}"}}\n' for n in range(9)))
+    task = load_task(str(tmp_path / "task.jsonl"), unlabelled=str(tmp_path / "pool.jsonl"), root=str(tmp_path))
+    model = baseline(task, root=str(tmp_path))
+    label_next(str(tmp_path / "pool.jsonl"), model, to=str(tmp_path / "next.jsonl"), count=9)
+    assert len((tmp_path / "next.jsonl").read_text().splitlines()) == 9
+
+
 def test_a_located_may_be_written_with_a_slash_at_its_end(made: tuple[str, str, Path], tmp_path: Path) -> None:
     folder = located(made[1])[0]
     for name, end in (("plain", ""), ("slash", "/")):
@@ -152,7 +162,7 @@ def test_what_label_next_cannot_do_is_said_before_any_work(made: tuple[str, str,
     with pytest.raises(InputError, match="answers with numbers"):
         label_next(str(made[2]), baseline(numbers, root=str(tmp_path / "root")), to=str(tmp_path / "a.csv"))
     (tmp_path / "known.jsonl").write_text(json.dumps({"text": ROWS[0][0]}))
-    with pytest.raises(InputError, match="no text that the model's task does not have"):
+    with pytest.raises(InputError, match=r"the model's task has labels of all texts of .*known\.jsonl; give more"):
         label_next(str(tmp_path / "known.jsonl"), made[1], to=str(tmp_path / "a.csv"))
 
 

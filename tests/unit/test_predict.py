@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return task, random_model(root, task, words(50, 9), "modernbert")[1], root
 
 
-def answers(text: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+def answers(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -191,7 +191,7 @@ def test_a_file_of_another_format_is_not_read_or_written_as_text(made: Made, tmp
 
 def test_fields_need_a_format_that_has_them() -> None:
     with pytest.raises(InputError, match="plain text has no field 'body'; give jsonl or csv, or name the format"):
-        read_rows(iter(["body,id\n", "alpha,1\n"]), "auto", "body")
+        read_rows(iter(["bode,id\n", "alpha,1\n"]), "auto", "body")
     with pytest.raises(InputError, match="no column 'body'; did you mean 'bode'"):
         read_rows(iter(["bode;id\n", "alpha;1\n"]), "csv", "body")
 
@@ -199,6 +199,54 @@ def test_fields_need_a_format_that_has_them() -> None:
 def test_columns_may_be_separated_by_semicolons() -> None:
     rows = read_rows(iter(["\ufeffid;body\n", '1;"alpha, beta; gamma"\n', "2;1,5\n"]), "csv", "body")
     assert [row.text for row in rows] == ["alpha, beta; gamma", "1,5"]
+
+
+def test_lines_that_name_the_column_are_csv_and_empty_ones_are_no_rows() -> None:
+    for form, lines in (
+        ("auto", ["id,body\n", "\n", '1,"al\n', 'pha"\n', "\n", "2,beta\n"]),
+        ("jsonl", ['{"id": "1", "body": "al\\npha"}\n', "\n", '{"id": "2", "body": "beta", "n": NaN}\n']),
+    ):
+        rows = [*read_rows(iter(lines), form, "body", keep=["id"])]  # type: ignore[arg-type]
+        assert [(row.number, row.text, row.kept) for row in rows] == [
+            (1, "al\npha", {"id": "1"}),
+            (2, "beta", {"id": "2"}),
+        ]
+    with pytest.raises(InputError, match="the CSV has 2 columns 'body'; give each a name"):
+        read_rows(iter(["body,body\n", "1,2\n"]), "csv", "body")
+
+
+def test_other_fields_are_kept_also_of_bad_rows(made: Made, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines = [{"id": 7, "text": "alpha", "tags": ["a", None]}, {"id": 8}, {"text": "beta", "tags": "\ud800"}]
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    predict_command(made[1], source=str(source), to=str(target), keep=["id", "tags"], device="cpu")
+    good, bad, broken = answers(target.read_text())
+    assert (good["id"], good["tags"], good["text"]) == (7, ["a", None], "alpha")
+    assert bad == {"row": 2, "id": 8, "tags": None, "error": "no field 'text'"}
+    assert broken == {"row": 3, "error": "a field to keep is not UTF-8"}
+    (tmp_path / "in.csv").write_text("id,text\n=7,alpha\n")
+    predict_command(made[1], source=str(tmp_path / "in.csv"), to=str(tmp_path / "out.csv"), keep=["id"], device="cpu")
+    assert (
+        (tmp_path / "out.csv")
+        .read_text()
+        .startswith("row,id,text,label,probability,p(=cmd),p(plain),error\n1,'=7,alpha,")
+    )
+    with pytest.raises(InputError, match="answers have a field 'label' of their own"):
+        predict_command(made[1], source=str(source), keep=["label"], device="cpu")
+
+
+def test_a_file_that_nothing_could_be_predicted_of_replaces_no_other(made: Made, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    target.write_text("of yesterday\n")
+    source.write_text('{"body": "alpha"}\n' * 2)
+    with pytest.raises(
+        InputError, match=r"none of the 2 rows of .*in\.jsonl can be predicted; the first: no field 'text'"
+    ):
+        predict_command(made[1], source=str(source), to=str(target), device="cpu")
+    assert target.read_text() == "of yesterday\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+    predict_command(made[1], source=str(source), to=str(target), text_field="body", device="cpu")
+    assert len(answers(target.read_text())) == 2
 
 
 def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None:

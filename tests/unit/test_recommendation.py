@@ -105,11 +105,20 @@ def test_one_run_is_judged_as_it_is() -> None:
 
 def test_without_a_linear_model_dev_decides() -> None:
     sentence, _, how_sure = said([MIXED, row("static", "static", 0.5)], 0.9)
-    assert sentence == "Use static-bm25 + linear: 53.0 macro-F1 on test. It is the best of the trained models on dev."
+    assert sentence == "Use static-bm25 + linear: 53.0 macro-F1 on test. It is the best of these models on dev."
     assert how_sure == "not compared with a linear model"
     network = row("bm25 + linear", "encoder + linear", 0.544, seeds=3)
     passed = "macro-F1 on test. bm25 + linear is only 0.4 points above it on dev, which does not make up for a network."
     assert said([MIXED, network], 0.9)[0].endswith(passed)
+
+
+def test_predictions_of_others_are_compared_with_what_is_recommended_but_never_it() -> None:
+    others = row("llm", "imported", 0.9, 0.9)
+    assert said([LINEAR, others], 0.9)[1] == "linear"
+    pairs = [(one.first, one.second) for one in planned([LINEAR, MIXED, others])]
+    assert ("linear", "llm") in pairs
+    assert ("static-bm25 + linear", "llm") in pairs
+    assert said([others], 0.9)[0] == "Use llm: 90.0 macro-F1 on test. It is the best of these models on dev."
 
 
 @given(st.floats(0, 1))

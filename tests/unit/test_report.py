@@ -223,7 +223,7 @@ def test_the_best_arm_is_named_by_dev_also_where_test_says_otherwise(tmp_path: P
     assert means["random"][0] > means["bm25"][0]
     assert means["random"][1] < means["bm25"][1]
     assert told["best"]["name"] == "random"
-    assert re.match("Use random: .* It is the best of the trained models on dev", told["findings"][0])
+    assert re.match("Use random: .* It is the best of these models on dev", told["findings"][0])
 
 
 def test_scores_stand_beside_those_without_the_texts_that_train_has_too(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
 from tlm.data.tasks.examples import Key, classes_of, examples, one_label_each, read_splits
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Items, Line, Quote, Span, Text
@@ -217,11 +218,12 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[Key]) -> list
         first.setdefault((row[fields.text_field], row.get(fields.pair_field)), row)
     rows = [row for key, row in first.items() if key not in known]
     if not rows:
-        raise InputError(f"{pool} has no text that the model's task does not have; give more texts")
+        raise InputError(f"the model's task has labels of all texts of {pool}; give more texts")
     for one in rejects.table().slice(0, 1).to_pylist():
         where = f"{one['file']}:{one['line']} ({one['reason']})"
         say(f"label-next: {len(rejects):,} rows cannot be used, the first is {where}")
-    say(f"label-next: {len(found):,} texts read, {len(found) - len(rows):,} of them repeated or in the model's task")
+    left = len(found) - len(rows)
+    say(f"label-next: {len(found):,} texts read, {left:,} of them repeated or labelled in the model's task")
     return rows
 
 
@@ -231,10 +233,10 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
 
 
 def _texts_of(model: Artifact | None) -> set[Key]:
-    """The texts of the task that a model was trained on, each with its second one or None."""
+    """The labelled texts of the task that a model was trained on, each with its second one or None."""
     task = model.nearest("task") if model else None
-    rows = examples(task).select(["text", "text_pair"]).to_pylist() if task else []
-    return {(row["text"], row["text_pair"]) for row in rows}
+    rows = examples(task).select(["text", "text_pair", "split"]).to_pylist() if task else []
+    return {(row["text"], row["text_pair"]) for row in rows if row["split"] != UNLABELLED}
 
 
 WIDTH = 240  # characters shown of a text

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -25,6 +25,10 @@ ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 WriteFormat = Literal["jsonl", "csv"]
 
 CHUNK = 1024
+PART = ".part"  # of a file that is not whole yet
+ANSWER = (  # fields of answers
+    "row", "text", "text_pair", "label", "labels", "probability", "probabilities", "value", "unsure", "error",
+)  # fmt: skip
 SUFFIXES: dict[str, ReadFormat] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".txt": "txt",
 }  # fmt: skip
@@ -45,12 +49,14 @@ class InputRow:
         text: The text.
         pair: The second text, for a task on pairs.
         error: What is wrong with the row; "" if nothing is.
+        kept: Other fields of the row, which its answer has, too.
     """
 
     number: int
     text: str = ""
     pair: str | None = None
     error: str = ""
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 def predict_command(
@@ -62,20 +68,25 @@ def predict_command(
     to_format: Literal["auto", "jsonl", "csv"] = "auto",
     text_field: str = "text",
     pair_field: str = "",
+    keep: Sequence[str] = (),
     at_least: float = 0.0,
     device: str = "auto",
 ) -> None:
     """Predict the label (or value) of every row, with probabilities. A bad row gets an error as its answer.
 
+    A file is written whole or not at all: not if nothing could be predicted.
+
     Args:
         model: URI of a model or checkpoint, of metrics or a report (the model that it recommends), or a model folder.
         source: File to read; - is stdin.
         to: File to write; - is stdout.
-        source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line.
+        source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line
+            (an object of JSON, or column names, one of which is the text's).
         to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
             spreadsheet would read as a formula, and spells out control characters.
         text_field: Field or column of the text.
         pair_field: Field or column of the second text, for a task on pairs.
+        keep: Fields or columns that answers have, too, such as an id.
         at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
@@ -89,14 +100,20 @@ def predict_command(
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
     folder, artifact = located(model)
     check_at_least(at_least, folder)
+    if taken := sorted({*keep} & {*ANSWER}):
+        raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it in {source}")
     with ExitStack() as files:
-        rows = read_rows(_opened(source, files), source_format, text_field, pair_field)
+        rows = read_rows(_opened(source, files), source_format, text_field, pair_field, keep)
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
-        head = columns(predictor, bool(pair_field), at_least)
-        count = write_rows(answers(predictor, rows, at_least), to_format, head, sink)
+        head = columns(predictor, bool(pair_field), at_least, keep)
+        count, error = write_rows(answers(predictor, rows, at_least), to_format, head, sink)
         sink.flush()
+        if not count["good"]:
+            raise InputError(f"none of the {count['bad']} rows of {source} can be predicted; the first: {error}")
+        if to != "-" and sink.name.endswith(PART):
+            Path(sink.name).replace(sink.name.removesuffix(PART))
     unsure = f", {count['unsure']} of them unsure" if at_least else ""
     say(f"predict: {count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error")
 
@@ -157,7 +174,7 @@ def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.
         good = [row for row in chunk if not row.error]
         found = iter(_predicted(predictor, good, at_least))
         for row in chunk:
-            yield {"row": row.number, "error": row.error} if row.error else next(found)
+            yield {"row": row.number, **row.kept, "error": row.error} if row.error else next(found)
 
 
 def located(model: str) -> tuple[Path, Artifact | None]:
@@ -205,7 +222,7 @@ def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float) -> I
     for row, values in zip(rows, predicted.tolist(), strict=True):
         answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor, at_least)
         pair = {} if row.pair is None else {"text_pair": row.pair}
-        yield {"row": row.number, "text": row.text, **pair, **answer}
+        yield {"row": row.number, **row.kept, "text": row.text, **pair, **answer}
 
 
 def chosen(chances: list[float], model: Predictor, at_least: float = 0.0) -> dict[str, Any]:
@@ -240,55 +257,70 @@ def _sink(source: str, to: str, files: ExitStack) -> TextIO:
         return sys.stdout
     if Path(to).exists() and source != "-" and Path(to).samefile(source):
         raise InputError(f"{to} is the file that is read; name another one to write")
+    part = Path(to) if Path(to).exists() and not Path(to).is_file() else Path(f"{Path(to).resolve()}{PART}")
     try:
-        return files.enter_context(Path(to).open("w", encoding="utf-8", newline=""))
+        if part != Path(to):  # a device is written to as it is
+            files.callback(part.unlink, missing_ok=True)
+        return files.enter_context(part.open("w", encoding="utf-8", newline=""))
     except OSError as error:
         raise InputError(f"{to} cannot be written: {error.strerror}; name a file in a folder that exists") from None
 
 
-def read_rows(lines: Iterator[str], form: ReadFormat, text_field: str, pair_field: str = "") -> Iterator[InputRow]:
-    """Read rows in order. Bytes that are not UTF-8 are expected as surrogate escapes.
+def read_rows(
+    lines: Iterator[str], form: ReadFormat, text_field: str, pair_field: str = "", keep: Sequence[str] = ()
+) -> Iterator[InputRow]:
+    """Read rows in order; empty lines of jsonl and csv are none. Bytes that are not UTF-8 come as surrogate escapes.
 
     Args:
         lines: Lines of the file, with their line ends.
-        form: Format; ``auto`` reads JSON lines if the first line begins with a brace, else plain text.
+        form: Format; ``auto`` reads JSON lines if the first line begins with a brace, CSV if it names the column of the
+            text, else plain text.
         text_field: Field of the text (jsonl, csv).
         pair_field: Field of the second text; empty for single texts.
+        keep: Further fields.
 
     Raises:
-        InputError: there is no row at all, or the CSV header lacks a field.
+        InputError: there is no row at all, or the CSV header lacks a field or has it twice.
     """
     first = next(lines, None)
     if first is None:
         raise InputError("the input is empty; expected one text per row")
+    first = first.removeprefix("\ufeff")
+    csv.field_size_limit(LONGEST_CELL)
     if form == "auto":
-        form = "jsonl" if first.lstrip("\ufeff \t").startswith("{") else "txt"
-    whole = chain([first.removeprefix("\ufeff")], lines)
+        named = text_field in next(csv.reader([first], delimiter=csv_separator(first)), [])
+        form = "jsonl" if first.lstrip(" \t").startswith("{") else "csv" if named else "txt"
+    whole = chain([first], lines)
     fields = [text_field, pair_field] if pair_field else [text_field]
     if form == "csv":
-        return _csv_rows(whole, fields, csv_separator(first))
-    if form == "txt" and (pair_field or text_field != "text"):
-        advice = "give jsonl or csv, or name the format with --source-format"
-        raise InputError(f"plain text has no field '{pair_field or text_field}'; {advice}")
-    return (_line_row(number, line, fields if form == "jsonl" else None) for number, line in enumerate(whole, 1))
+        return _csv_rows(whole, fields, keep, csv_separator(first))
+    if form == "txt":
+        if others := [*fields[1:], *keep] or [text_field] * (text_field != "text"):
+            advice = "give jsonl or csv, or name the format with --source-format"
+            raise InputError(f"plain text has no field '{others[0]}'; {advice}")
+        return (checked(number, [line.rstrip("\r\n")]) for number, line in enumerate(whole, 1))
+    filled = (line for line in whole if line.strip())
+    return (_json_row(number, line, fields, keep) for number, line in enumerate(filled, 1))
 
 
-def columns(model: Predictor, pair: bool, at_least: float) -> list[str]:
+def columns(model: Predictor, pair: bool, at_least: float, keep: Sequence[str] = ()) -> list[str]:
     """The columns of predicted rows in CSV, where several labels of a text stand in one cell."""
     answer = ["label", "probability"] if model.thresholds is None else ["labels"]
     unsure = ["unsure"] if at_least else []
     chances = [f"p({label})" for label in model.labels or []]
     texts = ["text", "text_pair"] if pair else ["text"]
-    return ["row", *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
+    return ["row", *keep, *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
 
 
-def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO) -> Counter[str]:
-    """Write predicted rows one at a time; returns how many are good, how many of these unsure, and how many bad.
+def write_rows(
+    rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO
+) -> tuple[Counter[str], str]:
+    """Write predicted rows one at a time; returns how many are good, unsure and bad, and the first error.
 
     No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
     values are unchanged; `inert` says what is done in CSV, whose columns are `head`.
     """
-    counts: Counter[str] = Counter()
+    counts, error = Counter[str](), ""
     writer = csv.writer(sink, lineterminator="\n")
     if form == "csv":
         writer.writerow(map(inert, head))
@@ -301,7 +333,8 @@ def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence
             writer.writerow(inert(cells.get(name, "")) for name in head)
         counts["bad" if "error" in row else "good"] += 1
         counts["unsure"] += row.get("unsure", False)
-    return counts
+        error = error or row.get("error", "")
+    return counts, error
 
 
 def check_new(to: str) -> None:
@@ -336,47 +369,58 @@ def inert(cell: Any) -> Any:
     return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
-def _csv_rows(lines: Iterator[str], fields: list[str], separator: str) -> Iterator[InputRow]:
-    csv.field_size_limit(LONGEST_CELL)
+def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], separator: str) -> Iterator[InputRow]:
     reader = csv.reader(lines, delimiter=separator, strict=True)
     try:
         header = next(reader)
     except csv.Error as error:
         raise InputError(f"the head of the CSV cannot be read: {error}; fix its first line") from None
-    for field in fields:
-        if field not in header:
-            raise InputError(f"the CSV has no column '{field}'{nearest(field, header)}")
-    return _csv_body(reader, [header.index(field) for field in fields], len(header))
+    for name in (*fields, *keep):
+        if name not in header:
+            raise InputError(f"the CSV has no column '{name}'{nearest(name, header)}")
+        if header.count(name) > 1:
+            raise InputError(f"the CSV has {header.count(name)} columns '{name}'; give each a name of its own")
+    return _csv_body(reader, fields, keep, header)
 
 
-def _csv_body(reader: Any, places: list[int], width: int) -> Iterator[InputRow]:
-    for number in count(1):
+def _csv_body(reader: Any, fields: list[str], keep: Sequence[str], header: list[str]) -> Iterator[InputRow]:
+    numbers = count(1)
+    while True:
         try:
-            cells = next(reader)
+            if not (cells := next(reader)):  # an empty line
+                continue
         except StopIteration:
             return
         except csv.Error as error:
-            yield InputRow(number, error=f"not CSV: {error}")
+            yield InputRow(next(numbers), error=f"not CSV: {error}")
             continue
-        if len(cells) != width:
-            yield InputRow(number, error=f"{len(cells)} cells; the header has {width}")
+        if len(cells) != len(header):
+            yield InputRow(next(numbers), error=f"{len(cells)} cells; the header has {len(header)}")
         else:
-            yield checked(number, [cells[place] for place in places])
+            record = dict(zip(header, cells, strict=True))
+            row = checked(next(numbers), [record[name] for name in fields])
+            yield _with(row, {name: record[name] for name in keep})
 
 
-def _line_row(number: int, line: str, fields: list[str] | None) -> InputRow:
-    if fields is None:
-        return checked(number, [line.rstrip("\r\n")])
+def _json_row(number: int, line: str, fields: list[str], keep: Sequence[str]) -> InputRow:
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_constant=lambda name: None)  # NaN is no JSON
     except (ValueError, RecursionError):
         return InputRow(number, error="not JSON")
     if not isinstance(record, dict):
         return InputRow(number, error=f"{with_article(type(record).__name__)}; expected an object")
-    missing = [field for field in fields if field not in record]
+    kept = {name: record.get(name) for name in keep}
+    missing = [name for name in fields if name not in record]
     if missing:
-        return InputRow(number, error=f"no field '{missing[0]}'")
-    return checked(number, [record[field] for field in fields])
+        return _with(InputRow(number, error=f"no field '{missing[0]}'"), kept)
+    return _with(checked(number, [record[name] for name in fields]), kept)
+
+
+def _with(row: InputRow, kept: dict[str, Any]) -> InputRow:
+    """The row with these fields, which an answer must be able to have."""
+    if not is_utf8(json.dumps(kept, ensure_ascii=False)):
+        return InputRow(row.number, error="a field to keep is not UTF-8")
+    return replace(row, kept=kept)
 
 
 def is_utf8(text: str) -> bool:

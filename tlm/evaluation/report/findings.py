@@ -54,8 +54,8 @@ def best_on_dev(groups: list[Summary]) -> Summary:
 def challenger(groups: list[Summary]) -> Summary:
     """The model to compare with the linear one: the best on dev, or one without a network within `SAME` of it.
 
-    A single run counts like the mean of several, because test says how good that run is. The linear model and imported
-    predictions only count where there is nothing else.
+    A single run counts like the mean of several, because test says how good that run is. The linear model counts where
+    there is no other of ours, imported predictions where nothing is ours.
     """
     found = _eligible(groups)
     best = best_on_dev(found)
@@ -64,8 +64,8 @@ def challenger(groups: list[Summary]) -> Summary:
 
 
 def _eligible(groups: list[Summary]) -> list[Summary]:
-    others = [group for group in groups if group["kind"] != LINEAR] or groups
-    return [group for group in others if group["kind"] != IMPORTED] or others
+    own = [group for group in groups if group["kind"] != IMPORTED] or groups
+    return [group for group in own if group["kind"] != LINEAR] or own
 
 
 def _has_network(group: Summary) -> bool:
@@ -119,7 +119,8 @@ def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
     if of_others and len(of_others) < len(own):
         yield best_on_dev([group for group in own if group not in of_others]), best_on_dev(of_others), PRETRAINED
     yield from ((first, second, ENCODERS) for first, second in combinations(encoders, 2))
-    yield from ((best, one, OTHERS) for one in groups if one["kind"] == IMPORTED)
+    ours = [best] if linear is None else [best, linear]  # of which one is recommended
+    yield from ((mine, one, OTHERS) for mine, one in product(ours, groups) if one["kind"] == IMPORTED)
     for student, teacher in product(groups, repeat=2):
         if student["kind"] == STUDENT and set(student["taught_by"]) & set(teacher["models"]):
             yield student, teacher, TEACHER
@@ -252,7 +253,7 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     if chosen is linear and found is not None:
         return f"Use the linear model: {scored} {_passed_over(best, linear, found)}{passed}"
     if found is None:
-        return f"Use {chosen['name']}: {scored}{passed or ' It is the best of the trained models on dev.'}"
+        return f"Use {chosen['name']}: {scored}{passed or ' It is the best of these models on dev.'}"
     return f"Use {chosen['name']}: {scored} {_ahead(chosen['name'], found)}{passed}"
 
 

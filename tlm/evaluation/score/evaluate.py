@@ -11,8 +11,10 @@ import numpy as np
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.spending import JOULES, Amount, Spending, Spent, added, peak_memory
-from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
+from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, texts_of
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.metrics import Floats, Split, Texts
+from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
@@ -80,6 +82,9 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
         task: URI of the task.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
+
+    Raises:
+        InputError: the task has other classes, or dev or test texts that the model learned from.
     """
     trained, examples = Artifact.open(model, "checkpoint", "model"), Artifact.open(task, "task")
     kind = trained.manifest.kind
@@ -95,6 +100,7 @@ def _write(
     draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
 ) -> None:
     check_classes(trained, task)
+    check_unseen(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
     timed, splits = Timed(predictor, place), read_splits(task, "dev", "test")
     timed.one_at_a_time(splits["dev"])
@@ -131,6 +137,24 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
         )
         raise InputError(
             f"{trained.uri} gives {ours} but {task.uri} has {theirs}; evaluate on the task that it was trained on"
+        )
+
+
+def check_unseen(trained: Artifact, task: Artifact) -> None:
+    """Raise InputError if `trained` learned from dev or test texts of `task`, as another one has them to learn from.
+
+    Those that `task` itself has in train, too, are no reason: scores are also given without them.
+    """
+    own = trained.nearest("task")
+    if own is None or own.content == task.content:
+        return
+    found = {name: set(texts_of(split)) for name, split in read_splits(task, *SPLITS).items()}
+    learned = {text for split in read_splits(own, "train", UNLABELLED).values() for text in texts_of(split)}
+    scored = found["dev"] | found["test"]
+    if count := len((learned - found["train"]) & scored):
+        raise InputError(
+            f"{trained.uri} learned from {count:,} of the {len(scored):,} dev and test texts of {task.uri}, which its "
+            f"own task {own.uri} has in another split; evaluate it on that task, or on texts that are new to it"
         )
 
 

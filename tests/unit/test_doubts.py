@@ -66,6 +66,24 @@ def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
     assert len(load(path, tmp_path, problem="classification").details["labels"]) == 3
 
 
+@pytest.mark.parametrize(
+    ("labels", "doubtful"),
+    [
+        (["mail; edit", "web", "mail", "edit; web"], "mail; edit"),
+        (["red|blue", "blue|green", "green|red"], "red|blue"),
+        (["['a', 'b']", "['c']"], "['a', 'b']"),
+        (["news, sport", "news, weather", "other"], ""),
+        (["wait;", "go;", "stop"], ""),
+    ],
+)
+def test_several_labels_in_one_cell_are_asked_about(tmp_path, labels, doubtful):
+    path = labelled(tmp_path / "t.csv", labels * 10)
+    if doubtful:
+        assert refused(load, path, tmp_path).startswith(f"{path}:2: label '{doubtful}' looks like several; write them")
+    assert load(path, tmp_path, problem="classification").details["labels"] == sorted(labels)
+    assert load(path, tmp_path, label_separator=";").details["problem"] == "several labels"
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_text_given_as_label_is_named(tmp_path, suffix):
     rows = [(f"text number {number}", f"title {number}", ["news", "sport"][number % 2]) for number in range(40)]

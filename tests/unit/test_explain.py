@@ -17,8 +17,9 @@ from tlm.artifacts.artifact import Artifact
 from tlm.cli.show import explain
 from tlm.cli.upkeep import download
 from tlm.errors import InputError
-from tlm.evaluation.origins.answer import explained, taught
+from tlm.evaluation.origins.answer import blocks, explained, taught
 from tlm.evaluation.origins.why import exact, gradient, left_out, telling
+from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.mix import mix
 from tlm.shallow.models import ShallowPredictor
@@ -172,6 +173,29 @@ def test_gradients_are_finite_and_a_planted_word_points_to_its_class(tmp_path: P
         assert found.bias is None
         assert "not exact" in found.method
         assert telling(found, f"gamma {word} delta")[word] > 0
+
+
+def test_spaces_tell_features_of_letters_apart() -> None:
+    part = {
+        "model": "linear",
+        "adds": 1.0,
+        "bias": 0.5,
+        "method": "exact",
+        "features": {"letters:  who": 2.0, "who is": 1.0},
+    }
+    found = {
+        "label": "a",
+        "answer": 1.0,
+        "text": "t",
+        "pair": None,
+        "parts": [part],
+        "nearest": [],
+        "passages": [],
+        "notes": [],
+    }
+    said = terminal(blocks(found, 2), styled=False)
+    assert "letters: ␣who" in said
+    assert "who is" in said
 
 
 def test_an_encoder_shows_training_texts_and_a_folder_shows_none(tmp_path: Path) -> None:

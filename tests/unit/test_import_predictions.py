@@ -358,8 +358,9 @@ def test_what_is_called_as_one_of_our_models_does_not_take_its_place(tmp_path: P
     told = read_json(Artifact.open(report([good.uri, other.uri, linear], root=str(tmp_path))), "report.json")
     names = [group["name"] for group in told["groups"]]
     assert sorted(names) == ["good", "linear", "linear (imported)"]
-    (found,) = [one for one in told["differences"] if one["second"] == "linear"]
-    assert found["mean"] == pytest.approx(good.details["test"] - Artifact.open(linear).details["test"])
+    (found,) = [one for one in told["differences"] if one["second"] == "good"]
+    assert found["first"] == "linear"
+    assert found["mean"] == pytest.approx(Artifact.open(linear).details["test"] - good.details["test"])
 
 
 def test_two_files_of_one_name_and_seed_are_not_two_seeds(tmp_path: Path) -> None:

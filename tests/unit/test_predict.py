@@ -18,6 +18,7 @@ from tests.toys import Row, make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.show import explain
 from tlm.cli.upkeep import download
+from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
 from tlm.evaluation.predict.predict import inert, predict, predict_command, read_rows, trained, write_new, write_rows
@@ -196,6 +197,21 @@ def test_fields_need_a_format_that_has_them() -> None:
         read_rows(iter(["bode;id\n", "alpha;1\n"]), "csv", "body")
 
 
+@pytest.mark.parametrize(
+    ("head", "separator"),
+    [
+        ("a;b", ";"),
+        ('id;"text, raw";label', ";"),
+        ("id;text, raw;label", ";"),
+        ("a,b;c,d", ","),
+        ('"a;b",c', ","),
+        ("a", ","),
+    ],
+)
+def test_the_separator_is_that_of_most_columns(head: str, separator: str) -> None:
+    assert csv_separator(head) == separator
+
+
 def test_columns_may_be_separated_by_semicolons() -> None:
     rows = read_rows(iter(["\ufeffid;body\n", '1;"alpha, beta; gamma"\n', "2;1,5\n"]), "csv", "body")
     assert [row.text for row in rows] == ["alpha, beta; gamma", "1,5"]
@@ -239,9 +255,7 @@ def test_a_file_that_nothing_could_be_predicted_of_replaces_no_other(made: Made,
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     target.write_text("of yesterday\n")
     source.write_text('{"body": "alpha"}\n' * 2)
-    with pytest.raises(
-        InputError, match=r"none of the 2 rows of .*in\.jsonl can be predicted; the first: no field 'text'"
-    ):
+    with pytest.raises(InputError, match=r"because none of its 2 rows can be predicted; the first: no field 'text'"):
         predict_command(made[1], source=str(source), to=str(target), device="cpu")
     assert target.read_text() == "of yesterday\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]

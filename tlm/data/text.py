@@ -123,4 +123,5 @@ def is_unspaced(word: str) -> bool:
 
 def csv_separator(head: str) -> str:
     """The separator of a CSV file with this first line: a semicolon where spreadsheets write decimal commas."""
-    return ";" if ";" in head and "," not in head else ","
+    bare = re.sub(r'"[^"]*"', "", head)
+    return ";" if bare.count(";") > bare.count(",") else ","

@@ -49,9 +49,9 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
             (numbers: by more than 1e-4 of their standard deviation).
     """
     trained = trained_model(model)
-    task = _task(trained)
     if not encoders(trained.path("model")):
         raise InputError(f"{trained.uri} has no encoder, so nothing to convert; it predicts without PyTorch as it is")
+    task = _task(trained)
     inputs = {"converted": trained, "task": task}
     for name in ("checkpoint", "task_tokens"):  # `evaluate` and reports look for these inputs of a model
         if name in trained.manifest.inputs:

@@ -55,6 +55,7 @@ def is_number(label: str) -> bool:
     return _NUMBER.fullmatch(label) is not None
 
 
+_SEPARATORS = (";", "|", ",")  # of several labels in one cell
 UNLABELLED = "unlabelled"  # the split of texts without labels
 
 
@@ -196,6 +197,7 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
     if fractions and not words:
         return True
     _check_classes(examples, fields)
+    _check_joined(examples)
     _check_spelling(examples)
     return False
 
@@ -251,6 +253,23 @@ def _check_spelling(examples: Sequence[Example]) -> None:
                 f"{where}: labels '{label}' ({counts[label]:,} rows) and '{frequent}' ({counts[frequent]:,} rows) "
                 "differ in spelling only; unify them, or set problem to classification to keep both"
             )
+
+
+def _check_joined(examples: Sequence[Example]) -> None:
+    """Raise InputError if a label looks like several: a list written as text, or parts that other labels have, too."""
+    where = dict[str, str]()
+    for example in examples:
+        where.setdefault(example.label, example.where)
+    for separator in _SEPARATORS:
+        parts = {label: {part.strip() for part in label.split(separator) if part.strip()} for label in where}
+        uses = Counter(part for own in parts.values() for part in own)
+        for label, own in parts.items():
+            listed = separator == "," and label.startswith("[") and label.endswith("]")
+            if listed or (len(own) > 1 and all(uses[part] > 1 for part in own)):
+                raise InputError(
+                    f"{where[label]}: label '{label}' looks like several; write them as in 'a;b' and give "
+                    "label_separator=';' (or what separates them), or set problem to classification if it is one class"
+                )
 
 
 def _check_classes(examples: Sequence[Example], fields: Fields) -> None:

@@ -20,7 +20,7 @@ from tlm.evaluation.predict.encoder import OnnxClassifier
 from tlm.evaluation.predict.predict import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.progress import track
-from tlm.shallow.features import joined, words_of
+from tlm.shallow.features import LETTERS, joined, words_of
 from tlm.shallow.models import FAMILIES, ShallowPredictor
 from tlm.shallow.published import EmbeddingsModel
 from tlm.shallow.tfidf import Tfidf
@@ -28,7 +28,7 @@ from tlm.shallow.tfidf import Tfidf
 WIDTH = 300  # characters shown of a text
 NEAR = (Column("label", "left"), Column("id", "left"), Column("text", "words"))
 NO_LINEAGE = "No training texts or passages: a folder does not say what it was made from; give the model's URI."
-NO_TASK = "No training texts: the task is gone, or the model is ONNX, which does not show its features."
+NO_TASK = "No training texts: the model had none, its task is gone, or it is ONNX, which does not show its features."
 NO_SUBSET = "No passages: the model read no retrieved text, or no word of the text spoke for this answer."
 
 
@@ -139,12 +139,18 @@ def blocks(found: dict[str, Any], top: int) -> Iterator[Block]:
 
 def _features(part: dict[str, Any], top: int) -> list[Row]:
     values = list(part["features"].items())
-    rows: list[Row] = [(Quote.of(visible(name, WIDTH)), f"{value:+.4g}") for name, value in values[:top]]
+    rows: list[Row] = [(Quote.of(visible(_shown(name), WIDTH)), f"{value:+.4g}") for name, value in values[:top]]
     if part["bias"] is None:
         return rows
     rest = sum(value for _, value in values[top:])
     total = part["bias"] + sum(part["features"].values())
     return [*rows, ("all others", f"{rest:+.4g}"), ("bias", f"{part['bias']:+.4g}"), ("sum", f"{total:+.4g}")]
+
+
+def _shown(feature: str) -> str:
+    """A feature's name, with the spaces of one of letters."""
+    kind, colon, letters = feature.partition(": ")
+    return f"{kind}{colon}{letters.replace(' ', '␣')}" if kind == LETTERS else feature
 
 
 def _training_text(row: dict[str, Any]) -> Row:

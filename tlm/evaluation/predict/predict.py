@@ -111,7 +111,8 @@ def predict_command(
         count, error = write_rows(answers(predictor, rows, at_least), to_format, head, sink)
         sink.flush()
         if not count["good"]:
-            raise InputError(f"none of the {count['bad']} rows of {source} can be predicted; the first: {error}")
+            why = f"none of its {count['bad']} rows can be predicted; the first: {error}" if error else "it has no rows"
+            raise InputError(f"nothing of {source} was predicted, because {why}")
         if to != "-" and sink.name.endswith(PART):
             Path(sink.name).replace(sink.name.removesuffix(PART))
     unsure = f", {count['unsure']} of them unsure" if at_least else ""

@@ -84,6 +84,14 @@ def test_several_labels_in_one_cell_are_asked_about(tmp_path, labels, doubtful):
     assert load(path, tmp_path, label_separator=";").details["problem"] == "several labels"
 
 
+def test_texts_that_are_labelled_in_two_ways_are_counted(tmp_path, capsys):
+    rows = [(f"text number {number}", "ab"[number % 2]) for number in range(40)]
+    load(table(tmp_path / "t.csv", [*rows, *rows[:5]]), tmp_path)
+    assert "more than one label" not in capsys.readouterr().err
+    load(table(tmp_path / "t.csv", [*rows, ("text number 0", "b"), ("text number 1", "a")]), tmp_path)
+    assert "warning: 2 texts have more than one label; `tlm label-errors` helps" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_text_given_as_label_is_named(tmp_path, suffix):
     rows = [(f"text number {number}", f"title {number}", ["news", "sport"][number % 2]) for number in range(40)]

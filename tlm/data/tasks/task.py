@@ -274,11 +274,15 @@ def _warn_of_leaks(task: Artifact) -> None:
 
 
 def _say_problem(task: Artifact) -> None:
-    """Say whether the labels are classes or targets, and which."""
+    """Say whether the labels are classes or targets, and which; warn of texts that have several, in several rows."""
     if task.details["problem"] == "regression":
         targets = examples(task)["target"].drop_null().to_pylist()
         say(f"load-task: regression, {len(targets):,} targets from {min(targets):g} to {max(targets):g}")
         return
+    if task.details["problem"] != SEVERAL:
+        labels = examples(task).group_by(["text", "text_pair"]).aggregate([("label", "count_distinct")])
+        if count := sum(number > 1 for number in labels["label_count_distinct"].to_pylist()):
+            say(f"warning: {count:,} texts have more than one label; `tlm label-errors` helps to find the wrong ones")
     classes = [f"{label} ({task.counts['labels'][label]:,})" for label in task.details["labels"]]
     more = f" and {len(classes) - CLASSES_SHOWN:,} more" if len(classes) > CLASSES_SHOWN else ""
     kind = f"classification, {len(classes):,} classes"

@@ -81,7 +81,7 @@ def predict_command(
         source: File to read; - is stdin.
         to: File to write; - is stdout.
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line
-            (an object of JSON, or column names, one of which is the text's).
+            (an object of JSON, or column names with that of the text).
         to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
             spreadsheet would read as a formula, and spells out control characters.
         text_field: Field or column of the text.

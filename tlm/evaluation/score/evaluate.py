@@ -143,7 +143,7 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
 def check_unseen(trained: Artifact, task: Artifact) -> None:
     """Raise InputError if `trained` learned from dev or test texts of `task`, as another one has them to learn from.
 
-    Those that `task` itself has in train, too, are no reason: scores are also given without them.
+    Texts that `task` itself has in train, too, are no reason: scores are also given without them.
     """
     own = trained.nearest("task")
     if own is None or own.content == task.content:

@@ -74,6 +74,7 @@ def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
         (["['a', 'b']", "['c']"], "['a', 'b']"),
         (["news, sport", "news, weather", "other"], ""),
         (["wait;", "go;", "stop"], ""),
+        (["[other]", "news"], ""),
     ],
 )
 def test_several_labels_in_one_cell_are_asked_about(tmp_path, labels, doubtful):

@@ -100,8 +100,7 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     Kept are the newest reports and studies of each task, everything that was made or used in the last days (a running
     pipeline may need it), checkpoints, models and metrics that no report or study covers, and whatever these were made
     from. Files that are not of an artifact, a snapshot or an upload of tlm are left alone. Without ``--delete`` it is a
-    dry run.
-    As JSON: the folders and uploads, their bytes, the number of other files, and whether anything was deleted.
+    dry run. As JSON: the folders and uploads, their bytes, the number of other files, and whether anything was deleted.
 
     Args:
         keep_runs: How many of each task's newest reports, and of its newest studies, to keep.

@@ -264,8 +264,7 @@ def _check_joined(examples: Sequence[Example]) -> None:
         parts = {label: {part.strip() for part in label.split(separator) if part.strip()} for label in where}
         uses = Counter(part for own in parts.values() for part in own)
         for label, own in parts.items():
-            listed = separator == "," and label.startswith("[") and label.endswith("]")
-            if listed or (len(own) > 1 and all(uses[part] > 1 for part in own)):
+            if label.startswith(("['", '["')) or (len(own) > 1 and all(uses[part] > 1 for part in own)):
                 raise InputError(
                     f"{where[label]}: label '{label}' looks like several; write them as in 'a;b' and give "
                     "label_separator=';' (or what separates them), or set problem to classification if it is one class"

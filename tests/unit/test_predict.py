@@ -1,13 +1,16 @@
 """Predictions for new texts: order, formats, bad rows, and cells that no spreadsheet runs."""
 
 import csv
+import gzip
 import io
 import json
 import re
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -18,6 +21,7 @@ from tests.toys import Row, make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.show import explain
 from tlm.cli.upkeep import download
+from tlm.data.reading import zstd
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
@@ -178,11 +182,12 @@ def test_single_texts_are_refused_for_a_model_of_pairs_and_pairs_for_one_of_sing
     assert "give the second text of each pair with --pair" in refused(explain, folder, "alpha")
 
 
-@pytest.mark.parametrize("name", ["in.tsv", "in.parquet", "IN.CSV.GZ"])
+@pytest.mark.parametrize("name", ["in.tsv", "in.parquet", "IN.CSV.GZ", "in.xlsx"])
 def test_a_file_of_another_format_is_not_read_or_written_as_text(made: Made, tmp_path: Path, name: str) -> None:
     (source := tmp_path / name).write_text("text\nalpha\n")
     wrong = "is not called .jsonl, .csv or .txt"
-    assert wrong in refused(predict_command, made[1], source=str(source), to=str(tmp_path / "out.jsonl"))
+    if name.endswith("xlsx"):
+        assert wrong in refused(predict_command, made[1], source=str(source), to=str(tmp_path / "out.jsonl"))
     (plain := tmp_path / "in.txt").write_text("alpha\n")
     assert wrong in refused(predict_command, made[1], source=str(plain), to=str(source))
     assert source.read_text() == "text\nalpha\n"
@@ -249,6 +254,31 @@ def test_other_fields_are_kept_also_of_bad_rows(made: Made, tmp_path: Path) -> N
     )
     with pytest.raises(InputError, match="answers have a field 'label' of their own"):
         predict_command(made[1], source=str(source), keep=["label"], device="cpu")
+
+
+@pytest.mark.parametrize("name", ["in.parquet", "in.tsv", "in.jsonl.gz", "in.csv.zst"])
+def test_tables_and_packed_files_are_read_as_tasks_are(made: Made, tmp_path: Path, name: str) -> None:
+    rows = [{"id": "1", "text": "alpha beta"}, {"id": "2", "text": " "}, {"id": "3", "text": "gamma"}]
+    table, path = pa.Table.from_pylist(rows), tmp_path / name
+    if name.endswith("parquet"):
+        pq.write_table(table.append_column("day", pa.array([date(2026, 1, 2)] * 3)), path)
+    else:
+        lines = "".join(f"{row['id']}\t{row['text']}\n" for row in [{"id": "id", "text": "text"}, *rows])
+        text = {"tsv": lines, "zst": lines.replace("\t", ",")}.get(
+            name[-3:], "".join(json.dumps(r) + "\n" for r in rows)
+        )
+        pack = {".gz": gzip.compress, "zst": zstd.compress}.get(name[-3:], bytes)
+        path.write_bytes(pack(text.encode()))
+    keep = ["id", "day"] if name.endswith("parquet") else ["id"]
+    predict_command(made[1], source=str(path), to=str(tmp_path / "out.jsonl"), keep=keep, device="cpu")
+    found = answers((tmp_path / "out.jsonl").read_text())
+    assert [row["id"] for row in found] == ["1", "2", "3"]
+    assert found[1]["error"] == "the text is empty"
+    assert found[0].get("day", "2026-01-02") == "2026-01-02"
+    expected = [*predict(made[1], ["alpha beta", "gamma"], device="cpu")]
+    assert [row["probabilities"] for row in (found[0], found[2])] == [row["probabilities"] for row in expected]
+    with pytest.raises(InputError, match="did you mean 'text'"):
+        predict_command(made[1], source=str(path), text_field="txt", device="cpu")
 
 
 def test_a_file_that_nothing_could_be_predicted_of_replaces_no_other(made: Made, tmp_path: Path) -> None:

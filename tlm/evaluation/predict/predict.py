@@ -32,7 +32,8 @@ ANSWER = (  # fields of answers
 SUFFIXES: dict[str, ReadFormat] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".txt": "txt",
 }  # fmt: skip
-OTHERS = (".tsv", ".parquet", ".gz", ".zst", ".xls", ".xlsx")  # would be read, or written, as what they are not
+TABLES = (".tsv", ".parquet", ".gz", ".zst")  # which are read as tasks and corpora are
+OTHERS = (*TABLES, ".xls", ".xlsx")  # would be written as what they are not
 # Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
 # may split cells there. A signed number alone, such as the class -1, is none.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?!\A[+-][0-9]+(?:[.,][0-9]+)?\Z)(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
@@ -78,7 +79,7 @@ def predict_command(
 
     Args:
         model: URI of a model or checkpoint, of metrics or a report (the model that it recommends), or a model folder.
-        source: File to read; - is stdin.
+        source: File to read, also tsv, parquet, packed (.gz, .zst) or s3://…; - is stdin.
         to: File to write; - is stdout.
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line
             (an object of JSON, or column names with that of the text).
@@ -91,9 +92,10 @@ def predict_command(
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
     """
-    for file, form in ((source, source_format), (to, to_format)):
-        if form == "auto" and file.lower().endswith(OTHERS):
+    for file, form, others in ((source, source_format, OTHERS[len(TABLES) :]), (to, to_format, OTHERS)):
+        if form == "auto" and file.lower().endswith(others):
             raise InputError(f"{file} is not called .jsonl, .csv or .txt; predict reads and writes these: convert it")
+    table = "://" in source or (source_format == "auto" and source.lower().endswith(TABLES))
     if source_format == "auto" and source != "-":
         source_format = SUFFIXES.get(Path(source).suffix.lower(), "auto")
     if to_format == "auto":
@@ -103,7 +105,10 @@ def predict_command(
     if taken := sorted({*keep} & {*ANSWER}):
         raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it in {source}")
     with ExitStack() as files:
-        rows = read_rows(_opened(source, files), source_format, text_field, pair_field, keep)
+        if table:
+            rows = _table_rows(source, [text_field, *([pair_field] if pair_field else [])], keep, files)
+        else:
+            rows = read_rows(_opened(source, files), source_format, text_field, pair_field, keep)
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
         predictor, _ = open_predictor(folder, device)
         sink = _sink(source, to, files)
@@ -301,7 +306,7 @@ def read_rows(
             raise InputError(f"plain text has no field '{others[0]}'; {advice}")
         return (checked(number, [line.rstrip("\r\n")]) for number, line in enumerate(whole, 1))
     filled = (line for line in whole if line.strip())
-    return (_json_row(number, line, fields, keep) for number, line in enumerate(filled, 1))
+    return (_record_row(number, _parsed(line), fields, keep) for number, line in enumerate(filled, 1))
 
 
 def columns(model: Predictor, pair: bool, at_least: float, keep: Sequence[str] = ()) -> list[str]:
@@ -370,6 +375,27 @@ def inert(cell: Any) -> Any:
     return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
+def _table_rows(source: str, fields: list[str], keep: Sequence[str], files: ExitStack) -> Iterator[InputRow]:
+    try:
+        from tlm.data.reading.files import raw_files
+        from tlm.data.reading.readers import check, read
+        from tlm.data.reading.records import Reject
+    except ImportError as error:  # in the image that serves
+        raise InputError(f"{source} needs {error.name}, which is not installed; convert it to .jsonl or .csv") from None
+    found = files.enter_context(raw_files([source]))
+    if any(file.format == "txt" for file in found):
+        raise InputError(f"{source} is plain text; unpack it, and name a file of this machine")
+    for file in found:
+        check(file, [*fields, *keep])
+
+    def rows() -> Iterator[InputRow]:
+        for number, row in enumerate(chain.from_iterable(read(file, [*fields, *keep]) for file in found), 1):
+            record = f"{row.reason}: {row.detail}" if isinstance(row, Reject) else dict(row.values)
+            yield _record_row(number, record, fields, keep)
+
+    return rows()
+
+
 def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], separator: str) -> Iterator[InputRow]:
     reader = csv.reader(lines, delimiter=separator, strict=True)
     try:
@@ -398,30 +424,27 @@ def _csv_body(reader: Any, fields: list[str], keep: Sequence[str], header: list[
         if len(cells) != len(header):
             yield InputRow(next(numbers), error=f"{len(cells)} cells; the header has {len(header)}")
         else:
-            record = dict(zip(header, cells, strict=True))
-            row = checked(next(numbers), [record[name] for name in fields])
-            yield _with(row, {name: record[name] for name in keep})
+            yield _record_row(next(numbers), dict(zip(header, cells, strict=True)), fields, keep)
 
 
-def _json_row(number: int, line: str, fields: list[str], keep: Sequence[str]) -> InputRow:
+def _parsed(line: str) -> Any:
+    """The object in a line, or what is wrong with it as a text."""
     try:
         record = json.loads(line, parse_constant=lambda name: None)  # NaN is no JSON
     except (ValueError, RecursionError):
-        return InputRow(number, error="not JSON")
-    if not isinstance(record, dict):
-        return InputRow(number, error=f"{with_article(type(record).__name__)}; expected an object")
-    kept = {name: record.get(name) for name in keep}
+        return "not JSON"
+    return record if isinstance(record, dict) else f"{with_article(type(record).__name__)}; expected an object"
+
+
+def _record_row(number: int, record: dict[str, Any] | str, fields: list[str], keep: Sequence[str]) -> InputRow:
+    if isinstance(record, str):
+        return InputRow(number, error=record)
+    kept = json.dumps({name: record.get(name) for name in keep}, ensure_ascii=False, default=str)  # dates of parquet
+    if not is_utf8(kept):
+        return InputRow(number, error="a field to keep is not UTF-8")
     missing = [name for name in fields if name not in record]
-    if missing:
-        return _with(InputRow(number, error=f"no field '{missing[0]}'"), kept)
-    return _with(checked(number, [record[name] for name in fields]), kept)
-
-
-def _with(row: InputRow, kept: dict[str, Any]) -> InputRow:
-    """The row with these fields, which an answer must be able to have."""
-    if not is_utf8(json.dumps(kept, ensure_ascii=False)):
-        return InputRow(row.number, error="a field to keep is not UTF-8")
-    return replace(row, kept=kept)
+    row = InputRow(number, error=f"no field '{missing[0]}'") if missing else checked(number, [*map(record.get, fields)])
+    return replace(row, kept=_parsed(kept)) if keep else row
 
 
 def is_utf8(text: str) -> bool:

@@ -45,7 +45,7 @@ CASES = {
     ),
     "an unknown arm": retrieve("--arm bm52", "'bm52' is not one of 'bm25', 'random'"),
     "an index name with capitals": index(
-        "--name 'My Index'", "name 'My Index' is no index name; expected a-z, 0-9, '.', '_' and '-', starting with a"
+        "--name 'My Index'", "name 'My Index' is no index name; expected at most 100 of a-z, 0-9, '.', '_' and"
     ),
     "an index name that is too long": index(f"--name {'x' * 101}", "is no index name"),
     "an unknown engine": index("--engine lucene", "'lucene' is not one of 'embedded', 'elasticsearch'"),

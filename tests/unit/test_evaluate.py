@@ -119,7 +119,9 @@ def test_another_task_is_refused(tmp_path: Path) -> None:
         evaluate(task, task, root=str(tmp_path))
 
 
-def test_a_model_is_not_scored_on_texts_that_it_learned_from(tmp_path: Path) -> None:
+def test_a_model_is_not_scored_on_texts_that_it_learned_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     splits, labels = ["train"] * 4 + ["dev"] * 4 + ["test"] * 4, LABELS[:2]
     rows: list[Row] = [(text, None, labels[n % 2], split) for n, (text, split) in enumerate(zip(words(12, 0), splits))]  # noqa: B905
 
@@ -132,9 +134,11 @@ def test_a_model_is_not_scored_on_texts_that_it_learned_from(tmp_path: Path) -> 
     swapped = [(*row[:3], other[row[3]]) for row in rows]
     with pytest.raises(InputError, match=r"learned from 4 of the 8 dev and test texts of .* in another split"):
         evaluate(model.uri, task(swapped))
-    assert evaluate(
-        model.uri, task([*rows, ("a new text", None, labels[0], "test"), ("one", None, labels[1], "train")])
-    )
+    assert evaluate(model.uri, task([*rows, ("new", None, labels[0], "test"), ("one", None, labels[1], "train")]))
+    assert "learned from" not in capsys.readouterr().err
+    many: list[Row] = [(f"text {number}", None, labels[number % 2], "test") for number in range(100)]
+    assert evaluate(model.uri, task([*rows[1:], *many, (*rows[0][:3], "test")]))  # one text by chance
+    assert "learned from 1 of the 109 dev and test texts" in capsys.readouterr().err
     copies = [(*row[:3], "train") for row in rows if row[3] == "train"]
     assert evaluate(model.uri, task([*swapped, *copies]))  # scores without copies are given for these
 

@@ -83,6 +83,12 @@ def test_a_folder_has_three_splits(tmp_path, extension, dev):
     }  # fmt: skip
 
 
+def test_files_of_a_folder_that_are_no_split_are_named(tmp_path, capsys):
+    path = folder(tmp_path / "t", {**SPLITS, "train.old": SPLITS["train"]})
+    assert examples(load(path, tmp_path))["split"].to_pylist() == ["train"] * 4 + ["dev"] + ["test"] * 2
+    assert f"{path}: not in train, dev or test: train.old.jsonl" in capsys.readouterr().err
+
+
 def test_examples_stand_in_order_train_dev_test(tmp_path):
     task = load(folder(tmp_path / "t", SPLITS), tmp_path)
     assert examples(task)["split"].to_pylist() == ["train"] * 4 + ["dev"] + ["test"] * 2

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tlm.data.reading.files import RawFile
 from tlm.data.tasks.labelled import Example, twin_key
 from tlm.errors import InputError
+from tlm.progress import say
 
 GROUP = "group"  # a column of a task with a group field
 
@@ -155,8 +156,8 @@ NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test"}
 def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = NAMES) -> dict[str, list[RawFile]]:
     """Return the files of a task folder by split: ``train.csv``, ``valid.jsonl.gz``, ``test-00000-of-00002.parquet``….
 
-    Other files are ignored; a split may have several numbered files in one folder. `names` are regular expressions
-    for the file names of each split, without number and extensions.
+    Other files are named, and not used; a split may have several numbered files in one folder. `names` are regular
+    expressions for the file names of each split, without number and extensions.
 
     Raises:
         InputError: no train or test file; two different files for the same split.
@@ -179,6 +180,9 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
                 if names is NAMES
                 else f"{path} has no file for {split} among {there}; expected one called {names[split]}"
             )
+    used = {file.where for own in found.values() for file in own}
+    if left := [file.name for file in files if file.where not in used and names is NAMES]:
+        say(f"{path}: not in train, dev or test: {', '.join(left[:5])}{' …' * (len(left) > 5)}")
     return found
 
 

@@ -80,7 +80,7 @@ def test_only_a_baseline(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     files = reported(tmp_path, [baseline(world.task, root=str(tmp_path))])
     is_safe(files["html"])
-    assert "Only the linear model was scored" in files["md"]
+    assert "Only the linear model was trained" in files["md"]
     assert "Band: 95 % interval." in files["html"], "there is no loss to speak of"
 
 

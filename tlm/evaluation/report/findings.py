@@ -166,7 +166,8 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
     linear, best = linear_of(whole), challenger(whole)
     if best is linear:
-        return [f"Only the linear model was scored: {score_text(best['test'])} {metric} on test."]
+        said = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."
+        return [said, *_order(differences)]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
     shown += _shared_training(trained)
     return [*shown, *_unseen_text(trained), *_scale(trained)]

@@ -54,7 +54,7 @@ def lines(name: str, stand: Bench, quick: bool) -> list[Result]:
     label, tokens = f"{name}, {stand.kind}", per_second("tokens")
 
     def beside(other: str, theirs: Side) -> Measured:
-        """The library's attention may be cuDNN's, which ours leaves out."""
+        """The others may use cuDNN's attention; our training turns it off."""
         sides = {"ours": stand.ours(steps), other: under(cudnn_attention, theirs)}
         return compare(sides, repeats=2 if quick else 5, warm_up=1)
 

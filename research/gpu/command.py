@@ -88,10 +88,13 @@ def gpu(
             may give back only that.
 
     Raises:
-        InputError: there is no such device, or no data.
+        InputError: there is no such device, no data, or no folder for the archive.
     """
     end, code = time.monotonic() + 60 * minutes, commit or revision(Path(__file__).parents[2])
     stand, numbers = Stand(device, folder), Path(results) / kept.NUMBERS
+    around = Path(archive).resolve().parents
+    if archive and (not around[0].is_dir() or Path(results).resolve() in around):
+        raise InputError(f"archive is {archive}; expected a file in a folder that exists, outside of {results}")
     planned = {f"{part}-{run.arm}-{run.seed}": run for part in PARTS for run in stand.runs(part)}
     if not planned:
         raise InputError(f"{folder} has no archive of `gpu-pack`; make them where the data are, and copy them")
@@ -134,7 +137,8 @@ def _missing(folder: Path, name: str, only: str) -> bool:
 
 
 def _wanted(name: str, only: str) -> bool:
-    return name.startswith(tuple(only.split(",")))
+    beginnings = [one.strip() for one in only.split(",")]
+    return name.startswith(tuple(filter(None, beginnings)) or "")
 
 
 def _archive(results: Path, archive: Path) -> None:

@@ -17,8 +17,9 @@ from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.predict.predict import model_of
-from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.mix import mix
 
 LABELS = ["blue", "green", "red"]
 
@@ -122,25 +123,36 @@ def test_another_task_is_refused(tmp_path: Path) -> None:
 def test_a_model_is_not_scored_on_texts_that_it_learned_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    splits, labels = ["train"] * 4 + ["dev"] * 4 + ["test"] * 4, LABELS[:2]
-    rows: list[Row] = [(text, None, labels[n % 2], split) for n, (text, split) in enumerate(zip(words(12, 0), splits))]  # noqa: B905
+    splits, labels, root = ["train"] * 8 + ["dev"] * 4 + ["test"] * 8, LABELS[:2], str(tmp_path)
+    texts = words(20, 0)
+    rows: list[Row] = [(text, None, labels[n % 2], split) for n, (text, split) in enumerate(zip(texts, splits))]  # noqa: B905
 
     def task(of: list[Row]) -> str:
         return make_task(tmp_path, sorted(of, key=lambda row: splits.index(row[3])), "accuracy", labels)
 
-    model = model_of(Artifact.open(baseline(task(rows), root=str(tmp_path))))
-    assert model
-    other = {"train": "test", "dev": "dev", "test": "train"}
-    swapped = [(*row[:3], other[row[3]]) for row in rows]
-    with pytest.raises(InputError, match=r"learned from 4 of the 8 dev and test texts of .* in another split"):
-        evaluate(model.uri, task(swapped))
-    assert evaluate(model.uri, task([*rows, ("new", None, labels[0], "test"), ("one", None, labels[1], "train")]))
+    one = model_of(Artifact.open(baseline(task(rows), root=root)))
+    assert one
+    moved = {"train": "test", "dev": "dev", "test": "train"}
+    swapped: list[Row] = [(row[0].upper(), None, row[2], moved[row[3]]) for row in rows]
+    resplit, refused = (
+        task(swapped),
+        r"learned from 8 of the 12 dev and test texts of .*, such as '.*', which .* in train",
+    )
+    with pytest.raises(InputError, match=refused):
+        evaluate(one.uri, resplit)
+    new = task([(f"text {number}", None, labels[number % 2], split) for number, split in enumerate(splits)])
+    scored = [evaluate(one.uri, new), static(new, root=root)]
+    mixture = model_of(Artifact.open(mix(scored, root=root)))
+    assert mixture
+    with pytest.raises(InputError, match="learned from"):
+        evaluate(mixture.uri, resplit)  # although its members were scored on new texts
+    capsys.readouterr()
+    assert evaluate(one.uri, task([*rows, ("new", None, labels[0], "test"), ("more", None, labels[1], "train")]))
     assert "learned from" not in capsys.readouterr().err
-    many: list[Row] = [(f"text {number}", None, labels[number % 2], "test") for number in range(100)]
-    assert evaluate(model.uri, task([*rows[1:], *many, (*rows[0][:3], "test")]))  # one text by chance
-    assert "learned from 1 of the 109 dev and test texts" in capsys.readouterr().err
+    assert evaluate(one.uri, task([*rows[1:], (*rows[0][:3], "test")]))  # one text, by chance
+    assert "learned from 1 of the 13 dev and test texts" in capsys.readouterr().err
     copies = [(*row[:3], "train") for row in rows if row[3] == "train"]
-    assert evaluate(model.uri, task([*swapped, *copies]))  # scores without copies are given for these
+    assert evaluate(one.uri, task([*swapped, *copies]))  # scores without copies are given for these
 
 
 def test_a_model_that_diverged_is_refused(tmp_path: Path) -> None:

@@ -71,11 +71,23 @@ def test_the_defaults_and_more_are_fine() -> None:
         ({"gpu_type": "no such thing!"}, "train_gpu_type is 'no such thing!'; expected the name of a resource"),
         ({"node_selector": {"a b": "c"}}, "train_node_selector: 'a b: c' is no label of a node"),
         ({"node_selector": {"gpu": "an A100"}}, "train_node_selector: 'gpu: an A100' is no label of a node"),
-        (
-            {"tolerations": [{"operator": "exists"}]},
-            "train_tolerations: operator is 'exists'; expected one of Exists, E",
+        ({"gpu_type": "gpu"}, "train_gpu_type is 'gpu'; expected the name of a resource"),
+        ({"gpu_type": "nvidia..com/gpu"}, "train_gpu_type is 'nvidia..com/gpu'; expected the name of a resource"),
+        *(
+            (
+                {"tolerations": [toleration]},
+                f"train_tolerations: {toleration!r} is refused by Kubernetes; expected {what}",
+            )
+            for toleration, what in (
+                ({"key": "gpu", "operator": "exists"}, "an operator Equal or Exists"),
+                ({"key": "gpu", "effect": "NoSchedul"}, "an effect NoSchedule, PreferNoSchedule, NoExecute"),
+                ({"key": "gpu", "value": True}, "a key and a value that are text"),
+                ({"key": "a b"}, "a key and a value that are text"),
+                ({"key": "gpu", "operator": "Exists", "value": "yes"}, "no value where the operator is Exists"),
+                ({"effect": "NoSchedule"}, "the operator Exists where there is no key"),
+                ({"key": "gpu", "tolerationSeconds": 5}, "the effect NoExecute beside tolerationSeconds"),
+            )
         ),
-        ({"tolerations": [{"effect": "NoSchedul"}]}, "train_tolerations: effect is 'NoSchedul'; expected one of NoSch"),
         ({"tolerations": ["gpu"]}, "train_tolerations: 'gpu' is no toleration; expected an object with some of effect"),
         ({"tolerations": [{"name": "gpu"}]}, "train_tolerations: {'name': 'gpu'} is no toleration"),
     ],

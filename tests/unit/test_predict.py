@@ -244,7 +244,7 @@ def test_other_fields_are_kept_also_of_bad_rows(made: Made, tmp_path: Path) -> N
     good, bad, broken = answers(target.read_text())
     assert (good["id"], good["tags"], good["text"]) == (7, ["a", None], "alpha")
     assert bad == {"row": 2, "id": 8, "tags": None, "error": "no field 'text'"}
-    assert broken == {"row": 3, "error": "a field to keep is not UTF-8"}
+    assert broken == {"row": 3, "error": "a field to keep is not UTF-8, or too deep"}
     (tmp_path / "in.csv").write_text("id,text\n=7,alpha\n")
     predict_command(made[1], source=str(tmp_path / "in.csv"), to=str(tmp_path / "out.csv"), keep=["id"], device="cpu")
     assert (
@@ -254,6 +254,10 @@ def test_other_fields_are_kept_also_of_bad_rows(made: Made, tmp_path: Path) -> N
     )
     with pytest.raises(InputError, match="answers have a field 'label' of their own"):
         predict_command(made[1], source=str(source), keep=["label"], device="cpu")
+    with pytest.raises(InputError, match=r"answers have a field 'p\(plain\)' of their own"):
+        predict_command(made[1], source=str(source), keep=["p(plain)"], device="cpu")
+    predict_command(made[1], source=str(source), to=str(tmp_path / "out.csv"), keep=["id", "tags", "id"], device="cpu")
+    assert (tmp_path / "out.csv").read_text().splitlines()[1].startswith('1,7,"[""a"", null]",alpha')
 
 
 @pytest.mark.parametrize("name", ["in.parquet", "in.tsv", "in.jsonl.gz", "in.csv.zst"])
@@ -271,7 +275,10 @@ def test_tables_and_packed_files_are_read_as_tasks_are(made: Made, tmp_path: Pat
         path.write_bytes(pack(text.encode()))
     keep = ["id", "day"] if name.endswith("parquet") else ["id"]
     predict_command(made[1], source=str(path), to=str(tmp_path / "out.jsonl"), keep=keep, device="cpu")
+    predict_command(made[1], source=str(path), to=str(tmp_path / "out.jsonl"), keep=keep, device="cpu")  # once more
     found = answers((tmp_path / "out.jsonl").read_text())
+    with pytest.raises(InputError, match="is a file that is read"):
+        predict_command(made[1], source=f"{tmp_path}/i?{name[2:]}", to=str(path), to_format="csv")
     assert [row["id"] for row in found] == ["1", "2", "3"]
     assert found[1]["error"] == "the text is empty"
     assert found[0].get("day", "2026-01-02") == "2026-01-02"
@@ -332,7 +339,7 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
         ({"source": "in.txt", "pair_field": "b"}, "plain text has no field 'b'"),
         ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
         ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
-        ({"source": "in.txt", "to": "in.txt"}, "in.txt is the file that is read"),
+        ({"source": "in.txt", "to": "in.txt"}, "in.txt is a file that is read"),
         ({"source": "in.txt", "to": "absent/out"}, "absent/out cannot be written"),
     ],
 )

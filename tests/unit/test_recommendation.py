@@ -114,8 +114,9 @@ def test_without_a_linear_model_dev_decides() -> None:
 
 def test_predictions_of_others_are_compared_with_what_is_recommended_but_never_it() -> None:
     others = row("llm", "imported", 0.9, 0.9)
-    sentence, name, _ = said([LINEAR, others], 0.9)
-    assert (name, sentence) == ("linear", "Only the linear model was trained: 45.0 macro-F1 on test.")
+    assert said([LINEAR, others], 0.9) == (
+        "Only the linear model was trained: 45.0 macro-F1 on test.", "linear", "compared with no other model of ours",
+    )  # fmt: skip
     pairs = [(one.first, one.second) for one in planned([LINEAR, MIXED, others])]
     assert ("linear", "llm") in pairs
     assert ("static-bm25 + linear", "llm") in pairs

@@ -175,7 +175,7 @@ def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, hori
 
 
 def _task(task: Artifact) -> str:
-    """What versions of a task have in common: another team's of the same name has other labels."""
+    """Name and labels of a task, which its versions have in common, and another team's task seldom has."""
     return json.dumps([task.details.get(fact) for fact in ("name", "labels")])
 
 

@@ -30,9 +30,10 @@ _QUANTITY = re.compile(r"(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|e([+-]?\d+)
 _POWERS = {suffix: Decimal(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)}
 _POWERS |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)}
 _TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
-_OPERATORS, _EFFECTS = ("Exists", "Equal", "Lt", "Gt"), ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OPERATORS, _EFFECTS = ("", "Equal", "Exists"), ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _WORD = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"  # of labels and resources
-_QUALIFIED = rf"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?{_WORD}"
+_DOMAIN = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_QUALIFIED = rf"({_DOMAIN}(\.{_DOMAIN})*/)?{_WORD}"
 
 
 def check_pods(pods: Pods) -> None:
@@ -44,7 +45,7 @@ def check_pods(pods: Pods) -> None:
             raise InputError(f"{found}; expected {least} or more, which is what a training pod requests")
     if not re.fullmatch(r"[0-9]+", pods.gpus):
         raise InputError(f"train_gpus is '{pods.gpus}'; expected a whole number, 0 or more")
-    if not re.fullmatch(_QUALIFIED, pods.gpu_type):
+    if "/" not in pods.gpu_type or not re.fullmatch(_QUALIFIED, pods.gpu_type):
         raise InputError(
             f"train_gpu_type is '{pods.gpu_type}'; expected the name of a resource, such as nvidia.com/gpu"
         )
@@ -68,9 +69,25 @@ def check_pods(pods: Pods) -> None:
             raise InputError(
                 f"train_tolerations: {toleration!r} is no toleration; expected an object with some of {known}"
             )
-        for name, values in {"operator": _OPERATORS, "effect": _EFFECTS}.items():
-            if (given := toleration.get(name)) and given not in values:
-                raise InputError(f"train_tolerations: {name} is {given!r}; expected one of {', '.join(values)}")
+        if expected := _expected(toleration):
+            raise InputError(f"train_tolerations: {toleration!r} is refused by Kubernetes; expected {expected}")
+
+
+def _expected(toleration: dict[str, Any]) -> str:
+    """What Kubernetes expects of a toleration that it refuses; "" of any other."""
+    key, operator, value, effect = (toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
+    rules = {
+        f"an operator {' or '.join(_OPERATORS[1:])}": operator in _OPERATORS,
+        f"an effect {', '.join(_EFFECTS[1:])}": effect in _EFFECTS,
+        "a key and a value that are text, as of a label": bool(
+            re.fullmatch(f"({_QUALIFIED})?", str(key)) and isinstance(value, str) and re.fullmatch(f"({_WORD})?", value)
+        ),
+        "no value where the operator is Exists": not (operator == "Exists" and value),
+        "the operator Exists where there is no key": bool(key) or operator == "Exists",
+        "the effect NoExecute beside tolerationSeconds": "tolerationSeconds" not in toleration
+        or effect == _EFFECTS[-1],
+    }
+    return next((rule for rule, holds in rules.items() if not holds), "")
 
 
 def _amount(name: str, value: str) -> Decimal:

@@ -256,7 +256,10 @@ def _check_spelling(examples: Sequence[Example]) -> None:
 
 
 def _check_joined(examples: Sequence[Example]) -> None:
-    """Raise InputError if a label looks like several: a list written as text, or parts that other labels have, too."""
+    """Raise InputError if a label looks like several.
+
+    That is a list written as text, or parts that other labels have, too, at least one of them alone.
+    """
     where = dict[str, str]()
     for example in examples:
         where.setdefault(example.label, example.where)
@@ -264,7 +267,8 @@ def _check_joined(examples: Sequence[Example]) -> None:
         parts = {label: {part.strip() for part in label.split(separator) if part.strip()} for label in where}
         uses = Counter(part for own in parts.values() for part in own)
         for label, own in parts.items():
-            if label.startswith(("['", '["')) or (len(own) > 1 and all(uses[part] > 1 for part in own)):
+            listed = label.startswith(("['", '["')) and label.endswith("]")
+            if listed or (len(own) > 1 and own & where.keys() and all(uses[part] > 1 for part in own)):
                 raise InputError(
                     f"{where[label]}: label '{label}' looks like several; write them as in 'a;b' and give "
                     "label_separator=';' (or what separates them), or set problem to classification if it is one class"

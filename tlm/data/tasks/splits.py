@@ -156,8 +156,8 @@ NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test"}
 def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = NAMES) -> dict[str, list[RawFile]]:
     """Return the files of a task folder by split: ``train.csv``, ``valid.jsonl.gz``, ``test-00000-of-00002.parquet``….
 
-    Other files are named, and not used; a split may have several numbered files in one folder. `names` are regular
-    expressions for the file names of each split, without number and extensions.
+    Other files are not used, and named where `names` are the usual ones; a split may have several numbered files in one
+    folder. `names` are regular expressions for the file names of each split, without number and extensions.
 
     Raises:
         InputError: no train or test file; two different files for the same split.

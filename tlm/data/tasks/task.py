@@ -282,7 +282,8 @@ def _say_problem(task: Artifact) -> None:
     if task.details["problem"] != SEVERAL:
         labels = examples(task).group_by(["text", "text_pair"]).aggregate([("label", "count_distinct")])
         if count := sum(number > 1 for number in labels["label_count_distinct"].to_pylist()):
-            say(f"warning: {count:,} texts have more than one label; `tlm label-errors` helps to find the wrong ones")
+            says = "1 text has" if count == 1 else f"{count:,} texts have"
+            say(f"warning: {says} more than one label; `tlm label-errors` helps to find the wrong ones")
     classes = [f"{label} ({task.counts['labels'][label]:,})" for label in task.details["labels"]]
     more = f" and {len(classes) - CLASSES_SHOWN:,} more" if len(classes) > CLASSES_SHOWN else ""
     kind = f"classification, {len(classes):,} classes"

@@ -2,11 +2,14 @@
 
 import csv
 import json
+import os
 import re
+import secrets
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -25,7 +28,6 @@ ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 WriteFormat = Literal["jsonl", "csv"]
 
 CHUNK = 1024
-PART = ".part"  # of a file that is not whole yet
 ANSWER = (  # fields of answers
     "row", "text", "text_pair", "label", "labels", "probability", "probabilities", "value", "unsure", "error",
 )  # fmt: skip
@@ -102,24 +104,24 @@ def predict_command(
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
     folder, artifact = located(model)
     check_at_least(at_least, folder)
-    if taken := sorted({*keep} & {*ANSWER}):
-        raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it in {source}")
+    keep = [*dict.fromkeys(keep)]
     with ExitStack() as files:
         if table:
-            rows = _table_rows(source, [text_field, *([pair_field] if pair_field else [])], keep, files)
+            rows, read = _table_rows(source, [text_field, *([pair_field] if pair_field else [])], keep, files)
         else:
             rows = read_rows(_opened(source, files), source_format, text_field, pair_field, keep)
+            read = [Path(source)] if source != "-" else []
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
         predictor, _ = open_predictor(folder, device)
-        sink = _sink(source, to, files)
-        head = columns(predictor, bool(pair_field), at_least, keep)
+        head = columns(predictor, bool(pair_field), at_least)
+        if taken := sorted({*keep} & {*head, *ANSWER}):
+            raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it")
+        sink = files.enter_context(_written(to, read))
+        head[1:1] = keep
         count, error = write_rows(answers(predictor, rows, at_least), to_format, head, sink)
-        sink.flush()
-        if not count["good"]:
-            why = f"none of its {count['bad']} rows can be predicted; the first: {error}" if error else "it has no rows"
+        if count["bad"] and not count["good"]:
+            why = f"none of its {count['bad']} rows can be predicted; the first: {error}"
             raise InputError(f"nothing of {source} was predicted, because {why}")
-        if to != "-" and sink.name.endswith(PART):
-            Path(sink.name).replace(sink.name.removesuffix(PART))
     unsure = f", {count['unsure']} of them unsure" if at_least else ""
     say(f"predict: {count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error")
 
@@ -257,19 +259,31 @@ def _opened(source: str, files: ExitStack) -> Iterator[str]:
     return iter(files.enter_context(stream))
 
 
-def _sink(source: str, to: str, files: ExitStack) -> TextIO:
+@contextmanager
+def _written(to: str, read: Sequence[Path]) -> Iterator[TextIO]:
+    """Open what answers are written to. A file appears at the end, and not after an error."""
     if to == "-":
         sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-        return sys.stdout
-    if Path(to).exists() and source != "-" and Path(to).samefile(source):
-        raise InputError(f"{to} is the file that is read; name another one to write")
-    part = Path(to) if Path(to).exists() and not Path(to).is_file() else Path(f"{Path(to).resolve()}{PART}")
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    target = part = Path(to).resolve()
+    if target.exists() and any(target.samefile(one) for one in read if one.exists()):
+        raise InputError(f"{to} is a file that is read; name another one to write")
+    if (target.is_file() or not target.exists()) and os.access(target.parent, os.W_OK):  # no device
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        if part != Path(to):  # a device is written to as it is
-            files.callback(part.unlink, missing_ok=True)
-        return files.enter_context(part.open("w", encoding="utf-8", newline=""))
+        sink = part.open("w", encoding="utf-8", newline="")
     except OSError as error:
         raise InputError(f"{to} cannot be written: {error.strerror}; name a file in a folder that exists") from None
+    try:
+        with sink:
+            yield sink
+        if part != target:
+            shutil.move(part, target)  # copies where `to` is a mount, which cannot be replaced
+    finally:
+        if part != target:
+            part.unlink(missing_ok=True)
 
 
 def read_rows(
@@ -309,13 +323,13 @@ def read_rows(
     return (_record_row(number, _parsed(line), fields, keep) for number, line in enumerate(filled, 1))
 
 
-def columns(model: Predictor, pair: bool, at_least: float, keep: Sequence[str] = ()) -> list[str]:
+def columns(model: Predictor, pair: bool, at_least: float) -> list[str]:
     """The columns of predicted rows in CSV, where several labels of a text stand in one cell."""
     answer = ["label", "probability"] if model.thresholds is None else ["labels"]
     unsure = ["unsure"] if at_least else []
     chances = [f"p({label})" for label in model.labels or []]
     texts = ["text", "text_pair"] if pair else ["text"]
-    return ["row", *keep, *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
+    return ["row", *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
 
 
 def write_rows(
@@ -336,11 +350,16 @@ def write_rows(
         else:
             cells = row | {f"p({label})": value for label, value in row.get("probabilities", {}).items()}
             cells |= {"labels": label_text(row.get("labels")), "unsure": str(row.get("unsure", "")).lower()}
-            writer.writerow(inert(cells.get(name, "")) for name in head)
+            writer.writerow(inert(_cell(cells.get(name, ""))) for name in head)
         counts["bad" if "error" in row else "good"] += 1
         counts["unsure"] += row.get("unsure", False)
         error = error or row.get("error", "")
     return counts, error
+
+
+def _cell(value: Any) -> Any:
+    """A value in CSV, where lists and objects are JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def check_new(to: str) -> None:
@@ -375,7 +394,10 @@ def inert(cell: Any) -> Any:
     return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
-def _table_rows(source: str, fields: list[str], keep: Sequence[str], files: ExitStack) -> Iterator[InputRow]:
+def _table_rows(
+    source: str, fields: list[str], keep: Sequence[str], files: ExitStack
+) -> tuple[Iterator[InputRow], list[Path]]:
+    """The rows of the files that a source stands for, and the paths of those."""
     try:
         from tlm.data.reading.files import raw_files
         from tlm.data.reading.readers import check, read
@@ -393,7 +415,7 @@ def _table_rows(source: str, fields: list[str], keep: Sequence[str], files: Exit
             record = f"{row.reason}: {row.detail}" if isinstance(row, Reject) else dict(row.values)
             yield _record_row(number, record, fields, keep)
 
-    return rows()
+    return rows(), [Path(file.where) for file in found]
 
 
 def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], separator: str) -> Iterator[InputRow]:
@@ -439,12 +461,13 @@ def _parsed(line: str) -> Any:
 def _record_row(number: int, record: dict[str, Any] | str, fields: list[str], keep: Sequence[str]) -> InputRow:
     if isinstance(record, str):
         return InputRow(number, error=record)
-    kept = json.dumps({name: record.get(name) for name in keep}, ensure_ascii=False, default=str)  # dates of parquet
-    if not is_utf8(kept):
-        return InputRow(number, error="a field to keep is not UTF-8")
+    text = json.dumps({name: record.get(name) for name in keep}, ensure_ascii=False, default=str)  # dates of parquet
+    kept = _parsed(text)
+    if not is_utf8(text) or not isinstance(kept, dict):
+        return InputRow(number, error="a field to keep is not UTF-8, or too deep")
     missing = [name for name in fields if name not in record]
     row = InputRow(number, error=f"no field '{missing[0]}'") if missing else checked(number, [*map(record.get, fields)])
-    return replace(row, kept=_parsed(kept)) if keep else row
+    return replace(row, kept=kept)
 
 
 def is_utf8(text: str) -> bool:

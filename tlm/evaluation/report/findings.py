@@ -231,7 +231,9 @@ def _chance_of(difference: Difference, first: str) -> float:
 def sure(chosen: Summary, found: Difference | None) -> str:
     """Say how sure the choice of a model is, from its difference to the model that it was compared with."""
     if found is None:
-        return "compared with no other model" if chosen["kind"] == LINEAR else "not compared with a linear model"
+        return (
+            "compared with no other model of ours" if chosen["kind"] == LINEAR else "not compared with a linear model"
+        )
     other = found["second"] if chosen["name"] == found["first"] else found["first"]
     likely = f"{chance_text(_chance_of(found, chosen['name']))} likely to be ahead of {other} on new texts"
     if found["low"] is None:

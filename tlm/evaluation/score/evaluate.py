@@ -11,11 +11,12 @@ import numpy as np
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.spending import JOULES, Amount, Spending, Spent, added, peak_memory
-from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, texts_of
-from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.examples import SEVERAL, Key, classes_of, read_splits, texts_of
+from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.data.tasks.metrics import Floats, Split, Texts
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
+from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
@@ -87,6 +88,7 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
         InputError: the task has other classes, or dev or test texts that the model learned from.
     """
     trained, examples = Artifact.open(model, "checkpoint", "model"), Artifact.open(task, "task")
+    check_unseen(trained, examples)
     kind = trained.manifest.kind
     stages = stages_of(trained)
     if "stage 1" in stages:
@@ -100,7 +102,6 @@ def _write(
     draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
 ) -> None:
     check_classes(trained, task)
-    check_unseen(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
     timed, splits = Timed(predictor, place), read_splits(task, "dev", "test")
     timed.one_at_a_time(splits["dev"])
@@ -140,27 +141,34 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
         )
 
 
-MOST_LEARNED = 0.01  # of dev and test texts, which repeat by chance where people write short ones
+LEARNED = ("model", "checkpoint")  # kinds of what learns from a task; metrics are only scored on theirs
+MOST_LEARNED, FEW_LEARNED = 0.01, 3  # of dev and test texts: so many short ones may repeat by chance
 
 
 def check_unseen(trained: Artifact, task: Artifact) -> None:
-    """Raise InputError if `trained` learned from dev or test texts of `task`, because its own task has them in train.
+    """Raise InputError if `trained` was trained on another task, which has dev or test texts of `task` in train.
 
-    Up to `MOST_LEARNED` of them may be there by chance, which is a warning. Texts that `task` itself has in train, too,
-    are no reason: scores are also given without them.
+    A few are a warning. Texts that `task` itself has in train, too, are no reason: scores are also given without them.
     """
-    own = trained.nearest("task")
-    if own is None or own.content == task.content:
+    learned = [one for one in trained.lineage("metrics", *LEARNED) if one.manifest.kind in LEARNED]
+    inputs = [follow(one, name) for one in learned for name in one.manifest.inputs]
+    own = {one.content: one for one in inputs if one is not None and one.manifest.kind == "task"}
+    if task.content in own or not own:
         return
-    found = {name: set(texts_of(split)) for name, split in read_splits(task, *SPLITS).items()}
-    learned = {text for split in read_splits(own, "train", UNLABELLED).values() for text in texts_of(split)}
-    scored = found["dev"] | found["test"]
-    if count := len((learned - found["train"]) & scored):
-        what = f"{trained.uri} learned from {count:,} of the {len(scored):,} dev and test texts of {task.uri}"
-        if count > MOST_LEARNED * len(scored):
-            cure = "evaluate it on that task, or on texts that are new to it"
-            raise InputError(f"{what}, which its own task {own.uri} has in another split; {cure}")
-        say(f"warning: {what}")
+    found = {name: set(map(_twin, texts_of(split))) for name, split in read_splits(task, *SPLITS).items()}
+    scored = (found["dev"] | found["test"]) - found["train"]
+    for other in own.values():
+        splits = read_splits(other, "train", UNLABELLED).values()
+        if both := sorted(scored & {_twin(text) for split in splits for text in texts_of(split)}):
+            what = f"{trained.uri} learned from {len(both):,} of the {len(scored):,} dev and test texts of {task.uri}"
+            what = f"{what}, such as '{visible(both[0], 60)}', which {other.uri} has in train"
+            if len(both) > max(FEW_LEARNED, MOST_LEARNED * len(scored)):
+                raise InputError(f"{what}; evaluate it on texts that are new to it")
+            say(f"warning: {what}")
+
+
+def _twin(text: Key) -> str:
+    return twin_key(*text)
 
 
 SPEED = "speed"  # key of run.json

@@ -101,7 +101,7 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
         raise InputError(f"{URL} is {os.environ.get(URL)}, but {why}; start Elasticsearch or correct it") from None
     except ApiError as error:
         genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
-        refused = genuine and error.status_code != 400  # with which version 8 answers a client of version 9
+        refused = genuine and error.status_code != 400  # version 8 answers a client of version 9 with 400
         if refused or error.status_code in BUSY | {401, 403}:  # these come without the header
             raise
         other = f"but what answers there ({error.status_code}) is not Elasticsearch 9 or later"

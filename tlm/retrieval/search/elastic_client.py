@@ -109,9 +109,10 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
 
 
 def version(client: Elasticsearch) -> str:
-    """The server's version; empty if the key does not allow to ask for it."""
+    """The lowest version of a node; empty if the key or the distribution does not allow to ask for it."""
     with suppress(ApiError, TransportError):
-        return str(client.info()["version"]["number"])
+        nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"].values()
+        return min((str(node["version"]) for node in nodes), key=lambda text: [int(n) for n in text.split(".")])
     return ""
 
 

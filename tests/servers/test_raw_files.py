@@ -11,6 +11,8 @@ from tlm.data.corpus.plan import cut, sliced
 from tlm.data.reading.files import raw_files
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.evaluation.predict.predict import predict_command
+from tlm.evaluation.score.baseline import baseline
 
 
 @pytest.fixture
@@ -57,6 +59,16 @@ def test_a_task_on_s3_is_that_on_the_disk(bucket, tmp_path):
     there = load_task(f"s3://{bucket}/raw/plants/", root=str(tmp_path / "one"))
     here = load_task(str(tmp_path / "raw" / "plants"), root=str(tmp_path / "two"))
     assert content(there) == content(here)
+
+
+def test_texts_on_s3_are_predicted_again_and_again(bucket, tmp_path):
+    metrics = baseline(load_task(str(tmp_path / "raw" / "plants"), root=str(tmp_path / "one")))
+    to, found = tmp_path / "answers.jsonl", []
+    for place in (f"s3://{bucket}", str(tmp_path), f"s3://{bucket}"):  # from the second time on, there are answers
+        predict_command(metrics, source=f"{place}/raw/plants/test.jsonl", to=str(to), device="cpu")
+        found.append(to.read_text())
+    assert json.loads(found[0])["text"] == "fir"
+    assert found == found[:1] * 3
 
 
 def test_downloads_are_gone_afterwards(bucket, tmp_path):

@@ -235,7 +235,7 @@ class Bench:
 
     @property
     def _uncounted(self) -> int:
-        """First steps that are not counted, as for `Trainer`, which empties the GPU's cache of memory."""
+        """Steps before the counted ones: one on a GPU, because `Trainer` empties the cache of memory before that."""
         return 1 if self._is_gpu else 0
 
     def _rows(self, padded: bool) -> Any:

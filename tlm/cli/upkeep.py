@@ -22,7 +22,7 @@ SHOWN = 4  # counts by reason or label
 RESULTS = ("report", "study")  # what users read
 CARD = "README.md"
 ORIGIN = "\n## Provenance\n\n`tlm provenance {}` lists every source of this model, with its licence.\n"
-UNFINISHED = ".unfinished-download"  # with the URI
+UNFINISHED = ".unfinished-download"  # holds the URI
 TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 
 

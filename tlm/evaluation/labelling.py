@@ -21,9 +21,9 @@ from tlm.data.passages import rows_at
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
-from tlm.data.tasks.examples import Key, classes_of, examples, one_label_each, read_splits
-from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.examples import Key, classes_of, examples, one_label_each, read_splits, texts_of
 from tlm.data.tasks.metrics import Floats
+from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Items, Line, Quote, Span, Text
 from tlm.evaluation.pages.plain import terminal
@@ -235,8 +235,8 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
 def _texts_of(model: Artifact | None) -> set[Key]:
     """The labelled texts of the task that a model was trained on, each with its second one or None."""
     task = model.nearest("task") if model else None
-    rows = examples(task).select(["text", "text_pair", "split"]).to_pylist() if task else []
-    return {(row["text"], row["text_pair"]) for row in rows if row["split"] != UNLABELLED}
+    splits = read_splits(task, *SPLITS).values() if task else ()
+    return {text for split in splits for text in texts_of(split)}
 
 
 WIDTH = 240  # characters shown of a text

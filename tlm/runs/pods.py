@@ -29,7 +29,7 @@ SCRATCH, SHARED_MEMORY = "100Gi", "2Gi"
 _QUANTITY = re.compile(r"(\d+\.?\d*|\.\d+)(?:([numkMGTPE]|[KMGTPE]i)|e([+-]?\d+))?", re.ASCII)
 _POWERS = {suffix: Decimal(1000) ** power for power, suffix in enumerate(("n", "u", "m", "", "k", *"MGTPE"), -3)}
 _POWERS |= {f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)}
-_TOLERATION = {"key", "operator", "value", "effect", "tolerationSeconds"}
+_TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
 _OPERATORS, _EFFECTS = ("", "Equal", "Exists"), ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
 _WORD = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"  # of labels and resources
 _DOMAIN = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
@@ -75,7 +75,7 @@ def check_pods(pods: Pods) -> None:
 
 def _expected(toleration: dict[str, Any]) -> str:
     """What Kubernetes expects of a toleration that it refuses; "" of any other."""
-    key, operator, value, effect = (toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
+    key, operator, value, effect, seconds = (toleration.get(name, "") for name in _TOLERATION)
     rules = {
         f"an operator {' or '.join(_OPERATORS[1:])}": operator in _OPERATORS,
         f"an effect {', '.join(_EFFECTS[1:])}": effect in _EFFECTS,
@@ -84,8 +84,7 @@ def _expected(toleration: dict[str, Any]) -> str:
         ),
         "no value where the operator is Exists": not (operator == "Exists" and value),
         "the operator Exists where there is no key": bool(key) or operator == "Exists",
-        "the effect NoExecute beside tolerationSeconds": "tolerationSeconds" not in toleration
-        or effect == _EFFECTS[-1],
+        "the effect NoExecute beside tolerationSeconds": seconds == "" or effect == _EFFECTS[-1],
     }
     return next((rule for rule, holds in rules.items() if not holds), "")
 

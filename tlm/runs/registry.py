@@ -182,7 +182,7 @@ FOLDER = "model"  # of every artifact that predicts
 
 
 def check_model_name(name: str) -> None:
-    """Raise InputError unless the registry takes this name of a model; "" is the task's."""
+    """Raise InputError unless the registry takes this name of a model; "" stands for the task's."""
     if name and (not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME):
         raise InputError(f"the registered model's name is {name!r}; expected 1 to {LONGEST_NAME} printable characters")
 

@@ -92,7 +92,6 @@ def serve(
 
 
 Runtime = Literal["huggingface", "tlm"]
-NO_SIDECAR = {"sidecar.istio.io/inject": "false"}  # which the network policy would cut off from its control plane
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")  # KServe makes longer names of it, of at most 63 characters
 
 
@@ -150,7 +149,7 @@ def manifest(
         check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
         predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]
     account = {"serviceAccountName": service_account} if service_account else {}
-    service["spec"]["predictor"] = {"labels": NO_SIDECAR, **account, **predictors[runtime]}
+    service["spec"]["predictor"] |= account | predictors[runtime]
     if namespace:
         service["metadata"]["namespace"] = policy["metadata"]["namespace"] = namespace
     return yaml.safe_dump_all([service, policy], sort_keys=False).rstrip()

@@ -219,7 +219,7 @@ def _walk(folder: str, pattern: Sequence[str] = (ANY_DEPTH,)) -> list[str]:
             links += [name for name in folders if (Path(place) / name).is_symlink() and name[0] not in "._"]
         folders[:] = [name for name in folders if may_hold_matches((*at.parts, name), pattern)]
     if links:
-        say(f"{folder}: skipped symbolic links to folders: {_some(links)}")
+        say(f"{folder}: skipped symbolic links to folders: {some(links)}")
     return found
 
 
@@ -297,11 +297,12 @@ def _readable(folder: str, names: list[str]) -> list[str]:
     if not known:
         raise InputError(f"{folder} has no readable file; expected {EXPECTED}")
     if other:
-        say(f"{folder}: skipped files with unknown extensions: {_some(other)}")
+        say(f"{folder}: skipped files with unknown extensions: {some(other)}")
     return known
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """The first five names, for a message."""
     return ", ".join(names[:5]) + " …" * (len(names) > 5)
 
 

@@ -5,7 +5,7 @@ Labels are classes, numbers, or several a text; if only a few rows would decide 
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -256,23 +256,25 @@ def _check_spelling(examples: Sequence[Example]) -> None:
 
 
 def _check_joined(examples: Sequence[Example]) -> None:
-    """Raise InputError if a label looks like several.
-
-    That is a list written as text, or parts that other labels have, too, at least one of them alone.
-    """
-    where = dict[str, str]()
+    """Raise InputError if a label looks like several: as a list in brackets, or with a separator between them."""
+    labels = {example.label for example in examples}
+    joined = {label for separator in _SEPARATORS for label in _joined(labels, separator)}
+    joined |= {label for label in labels if label.startswith(("['", '["')) and label.endswith("]")}
     for example in examples:
-        where.setdefault(example.label, example.where)
-    for separator in _SEPARATORS:
-        parts = {label: {part.strip() for part in label.split(separator) if part.strip()} for label in where}
-        uses = Counter(part for own in parts.values() for part in own)
-        for label, own in parts.items():
-            listed = label.startswith(("['", '["')) and label.endswith("]")
-            if listed or (len(own) > 1 and own & where.keys() and all(uses[part] > 1 for part in own)):
-                raise InputError(
-                    f"{where[label]}: label '{label}' looks like several; write them as in 'a;b' and give "
-                    "label_separator=';' (or what separates them), or set problem to classification if it is one class"
-                )
+        if example.label in joined:
+            raise InputError(
+                f"{example.where}: label '{example.label}' looks like several; write them as in 'a;b' and give "
+                "label_separator=';' (or what separates them), or set problem to classification if it is one class"
+            )
+
+
+def _joined(labels: Collection[str], separator: str) -> Iterator[str]:
+    """Yield the labels whose parts all occur in other labels, too, if one part is a label itself."""
+    parts = {label: {part.strip() for part in label.split(separator) if part.strip()} for label in labels}
+    uses = Counter(part for own in parts.values() for part in own)
+    for label, own in parts.items():
+        if len(own) > 1 and not own.isdisjoint(labels) and all(uses[part] > 1 for part in own):
+            yield label
 
 
 def _check_classes(examples: Sequence[Example], fields: Fields) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tlm.data.reading.files import RawFile
+from tlm.data.reading.files import RawFile, some
 from tlm.data.tasks.labelled import Example, twin_key
 from tlm.errors import InputError
 from tlm.progress import say
@@ -182,7 +182,7 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
             )
     used = {file.where for own in found.values() for file in own}
     if left := [file.name for file in files if file.where not in used and names is NAMES]:
-        say(f"{path}: not in train, dev or test: {', '.join(left[:5])}{' …' * (len(left) > 5)}")
+        say(f"{path}: not in train, dev or test: {some(left)}")
     return found
 
 

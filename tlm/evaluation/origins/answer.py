@@ -148,7 +148,7 @@ def _features(part: dict[str, Any], top: int) -> list[Row]:
 
 
 def _shown(feature: str) -> str:
-    """A feature's name, with the spaces of one of letters."""
+    """A feature's name; the spaces in n-grams of letters are shown as ␣."""
     kind, colon, letters = feature.partition(": ")
     return f"{kind}{colon}{letters.replace(' ', '␣')}" if kind == LETTERS else feature
 

@@ -34,8 +34,8 @@ ANSWER = (  # fields of answers
 SUFFIXES: dict[str, ReadFormat] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".txt": "txt",
 }  # fmt: skip
-TABLES = (".tsv", ".parquet", ".gz", ".zst")  # which are read as tasks and corpora are
-OTHERS = (*TABLES, ".xls", ".xlsx")  # would be written as what they are not
+TABLES = (".tsv", ".parquet", ".gz", ".zst")  # are read as tasks and corpora are, and not written
+SHEETS = (".xls", ".xlsx")  # are neither read nor written
 # Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
 # may split cells there. A signed number alone, such as the class -1, is none.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?!\A[+-][0-9]+(?:[.,][0-9]+)?\Z)(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
@@ -94,7 +94,7 @@ def predict_command(
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
     """
-    for file, form, others in ((source, source_format, OTHERS[len(TABLES) :]), (to, to_format, OTHERS)):
+    for file, form, others in ((source, source_format, SHEETS), (to, to_format, (*TABLES, *SHEETS))):
         if form == "auto" and file.lower().endswith(others):
             raise InputError(f"{file} is not called .jsonl, .csv or .txt; predict reads and writes these: convert it")
     table = "://" in source or (source_format == "auto" and source.lower().endswith(TABLES))
@@ -404,14 +404,14 @@ def _table_rows(
         from tlm.data.reading.records import Reject
     except ImportError as error:  # in the image that serves
         raise InputError(f"{source} needs {error.name}, which is not installed; convert it to .jsonl or .csv") from None
-    found = files.enter_context(raw_files([source]))
+    found, wanted = files.enter_context(raw_files([source])), [*fields, *keep]
     if any(file.format == "txt" for file in found):
         raise InputError(f"{source} is plain text; unpack it, and name a file of this machine")
     for file in found:
-        check(file, [*fields, *keep])
+        check(file, wanted)
 
     def rows() -> Iterator[InputRow]:
-        for number, row in enumerate(chain.from_iterable(read(file, [*fields, *keep]) for file in found), 1):
+        for number, row in enumerate(chain.from_iterable(read(file, wanted) for file in found), 1):
             record = f"{row.reason}: {row.detail}" if isinstance(row, Reject) else dict(row.values)
             yield _record_row(number, record, fields, keep)
 
@@ -461,13 +461,18 @@ def _parsed(line: str) -> Any:
 def _record_row(number: int, record: dict[str, Any] | str, fields: list[str], keep: Sequence[str]) -> InputRow:
     if isinstance(record, str):
         return InputRow(number, error=record)
-    text = json.dumps({name: record.get(name) for name in keep}, ensure_ascii=False, default=str)  # dates of parquet
-    kept = _parsed(text)
-    if not is_utf8(text) or not isinstance(kept, dict):
-        return InputRow(number, error="a field to keep is not UTF-8, or too deep")
     missing = [name for name in fields if name not in record]
     row = InputRow(number, error=f"no field '{missing[0]}'") if missing else checked(number, [*map(record.get, fields)])
-    return replace(row, kept=kept)
+    return _keeping(row, {name: record.get(name) for name in keep}) if keep else row
+
+
+def _keeping(row: InputRow, kept: dict[str, Any]) -> InputRow:
+    """The row with these fields, as an answer can have them."""
+    text = json.dumps(kept, ensure_ascii=False, default=str)  # dates of parquet
+    found = _parsed(text)
+    if not is_utf8(text) or not isinstance(found, dict):
+        return InputRow(row.number, error="a field to keep is not UTF-8, or too deep")
+    return replace(row, kept=found)
 
 
 def is_utf8(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, count, starmap
 from operator import mul
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.spending import JOULES, Amount, Spending, Spent, added, peak_memory
-from tlm.data.tasks.examples import SEVERAL, Key, classes_of, read_splits, texts_of
+from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, texts_of
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.data.tasks.metrics import Floats, Split, Texts
 from tlm.data.tasks.splits import SPLITS
@@ -141,7 +141,7 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
         )
 
 
-LEARNED = ("model", "checkpoint")  # kinds of what learns from a task; metrics are only scored on theirs
+LEARNERS = ("model", "checkpoint")  # kinds of artifacts that learn from a task; metrics are only scored on theirs
 MOST_LEARNED, FEW_LEARNED = 0.01, 3  # of dev and test texts: so many short ones may repeat by chance
 
 
@@ -150,25 +150,21 @@ def check_unseen(trained: Artifact, task: Artifact) -> None:
 
     A few are a warning. Texts that `task` itself has in train, too, are no reason: scores are also given without them.
     """
-    learned = [one for one in trained.lineage("metrics", *LEARNED) if one.manifest.kind in LEARNED]
-    inputs = [follow(one, name) for one in learned for name in one.manifest.inputs]
+    learners = [one for one in trained.lineage("metrics", *LEARNERS) if one.manifest.kind in LEARNERS]
+    inputs = [follow(one, name) for one in learners for name in one.manifest.inputs]
     own = {one.content: one for one in inputs if one is not None and one.manifest.kind == "task"}
     if task.content in own or not own:
         return
-    found = {name: set(map(_twin, texts_of(split))) for name, split in read_splits(task, *SPLITS).items()}
+    found = {name: set(starmap(twin_key, texts_of(split))) for name, split in read_splits(task, *SPLITS).items()}
     scored = (found["dev"] | found["test"]) - found["train"]
     for other in own.values():
         splits = read_splits(other, "train", UNLABELLED).values()
-        if both := sorted(scored & {_twin(text) for split in splits for text in texts_of(split)}):
+        if both := sorted(scored.intersection(starmap(twin_key, chain.from_iterable(map(texts_of, splits))))):
             what = f"{trained.uri} learned from {len(both):,} of the {len(scored):,} dev and test texts of {task.uri}"
             what = f"{what}, such as '{visible(both[0], 60)}', which {other.uri} has in train"
             if len(both) > max(FEW_LEARNED, MOST_LEARNED * len(scored)):
                 raise InputError(f"{what}; evaluate it on texts that are new to it")
             say(f"warning: {what}")
-
-
-def _twin(text: Key) -> str:
-    return twin_key(*text)
 
 
 SPEED = "speed"  # key of run.json

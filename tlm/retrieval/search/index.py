@@ -80,7 +80,7 @@ def build_index(
 
 
 def check_index_name(name: str) -> None:
-    """Raise InputError unless Elasticsearch takes this name of an index; "" is the default's."""
+    """Raise InputError unless Elasticsearch takes this name of an index; "" stands for the default."""
     if name and not _NAME.fullmatch(name):
         expected = "expected at most 100 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
         raise InputError(f"name '{name}' is no index name; {expected}")

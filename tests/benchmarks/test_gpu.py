@@ -109,10 +109,10 @@ def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path, monkeypatch: py
     assert "left: none" in measured(carried, tmp_path, only="losses")
     losses = numbers / row.ROW.name / "losses.json"
     before = losses.stat().st_mtime_ns
-    for name in ("published-acl-arc", "published-scierc"):  # of these the first seed is enough
+    for name, enough in {"published-acl-arc": 3, "published-scierc": 3, "mini": 5}.items():  # one seed, two of mini
         runs = carried / f"{name}{pack.RUNS}"
         pack.unpack(name, str(carried))
-        runs.write_text("".join(runs.read_text().splitlines(keepends=True)[:3]))
+        runs.write_text("".join(runs.read_text().splitlines(keepends=True)[:enough]))
     assert "left: none" in measured(carried, tmp_path, minutes=60.0, archive=str(tmp_path / "back.tar.gz"))
     with tarfile.open(tmp_path / "back.tar.gz") as tar:
         back = {Path(name).name for name in tar.getnames()}
@@ -123,10 +123,10 @@ def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path, monkeypatch: py
     assert speed is not None
     labels = {result.label: result for result in found.results}
     assert {"bm25 on scierc", "task-only on scierc", "published-toy-bert-bm25 on acl-arc"} <= labels.keys()
-    assert "3 runs" in labels["random on scierc"].note
+    assert "2 runs" in labels["random on scierc"].note
     assert labels["small-scierc: the whole stage 1"].ours
     kept_runs = read_results(tmp_path / "research" / "results")
-    assert [(one.values["arm"], one.seed) for one in kept_runs][:3] == [("bm25", 0), ("bm25", 1), ("bm25", 2)]
+    assert [(one.values["arm"], one.seed) for one in kept_runs][:3] == [("bm25", 0), ("bm25", 1), ("random", 0)]
     assert labels["predictions in TF32 (on a CPU, fp32) that equal those in fp64"].ours > 99
     assert {"rehearsal, external batches", "rehearsal, internal batches"} < {result.label for result in speed.results}
     page = (tmp_path / "research" / "BENCHMARKS.md").read_text()

@@ -1,6 +1,7 @@
 """The compiled pipelines: the same bytes each time, thin bodies only, and nothing that a cluster would object to."""
 
 import ast
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -116,6 +117,19 @@ def test_the_pipeline_has_no_settings_that_kfp_2_16_does_not_know(pipeline: Comp
     assert pipeline.platform["platforms"]["kubernetes"].keys() == {"deploymentSpec"}
 
 
+def test_the_switches_of_the_filters_reach_every_step_that_filters(pipeline: Compiled) -> None:
+    switches = ("near_duplicates", "overlap")
+    filtering = [inputs for _, task in pipeline.tasks() if switches[0] in (inputs := inputs_of(task))]
+    assert bool(filtering) == (not pipeline.name.startswith("tlm-rerank"))
+    for inputs, switch in itertools.product(filtering, switches):
+        given = inputs[switch]["componentInputParameter"]
+        assert given.removeprefix("pipelinechannel--") == f"export_{switch}"
+
+
+def inputs_of(task: dict[str, Any]) -> dict[str, Any]:
+    return task.get("inputs", {}).get("parameters", {})
+
+
 @pytest.fixture(scope="module")
 def compiled() -> str:
     return compile_text()
@@ -142,7 +156,7 @@ def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
             executor = spec["components"][task["componentRef"]["name"]].get("executorLabel")
             resources = spec["deploymentSpec"]["executors"].get(executor, {}).get("container", {}).get("resources", {})
             used = set(re.findall(r"inputs\.parameters\['([^']+)'", json.dumps(resources)))
-            inputs = task.get("inputs", {}).get("parameters", {})
+            inputs = inputs_of(task)
             assert used <= inputs.keys(), executor
             settings = json.dumps([configs.get(executor), inputs])
             wanted = set(re.findall(r'"componentInputParameter": "([^"]+)"', settings))

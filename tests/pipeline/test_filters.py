@@ -1,10 +1,8 @@
-"""The switches of the two filters, from the components' arguments and the pipeline's parameters to both arms' text."""
+"""The switches of the two filters, from the components' arguments to both arms' text."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +12,6 @@ from components import data
 from research.components import multitask, paper
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores import open_store
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.retrieval.retrieve import retrieve
@@ -99,29 +96,3 @@ def test_the_components_of_several_subsets_filter_as_they_are_told(
     assert removed(own) == expected(near_duplicates, overlap)
     of_table = paper.subsets.python_func(made.index, made.task, "3", "tiny", "", "0", **switches)
     assert removed(of_table["random"]) == expected(near_duplicates, overlap)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("near_duplicates", "overlap"), [(True, False), (False, True)])
-def test_the_pipeline_s_parameters_reach_both_arms(
-    run_module: Callable[..., Any], tmp_path: Path, near_duplicates: bool, overlap: bool
-) -> None:
-    write_planted(tmp_path / "data")
-    values = {
-        "corpus_paths": "data/corpus.jsonl",
-        "task_path": "data/task",
-        "run_preset": "tiny",
-        "run_arms": "random",
-        "run_overrides": "retrieve.top_k=500 train.steps=8",
-        "export_near_duplicates": near_duplicates,
-        "export_overlap": overlap,
-        "store_root": "store",
-    }
-    run_module(
-        "pipelines.run", "local", *(item for pair in values.items() for item in ("--set", "=".join(map(str, pair))))
-    )
-    root = str(tmp_path / "store")
-    keys = {stored.name.split("/")[1] for stored in open_store(root).list("subset/")}
-    subsets = [Artifact.open(f"{root}/subset/{key}", "subset") for key in keys]
-    found = {subset.details["arm"]: removed(subset.uri) for subset in subsets}
-    assert found == dict.fromkeys(("bm25", "random"), expected(near_duplicates, overlap))

@@ -120,7 +120,8 @@ def test_elasticsearch_and_s3_give_what_the_laptop_gives(
     on_servers = f"{s3_root}/elastic"
     name = f"tiny-{uuid.uuid4().hex[:8]}"
     named = ("--set", f"index_name={name}")
-    run_module("pipelines.run", "local", *arguments(tiny, on_servers, "elasticsearch", **once), *named)
+    alone = ("--pipeline", "shallow", *named)  # what comes after the text is as above
+    run_module("pipelines.run", "local", *arguments(tiny, on_servers, "elasticsearch", **once), *alone)
     ours, theirs = hits(here), hits(on_servers)
     assert ours.keys() == theirs.keys()
     shared = [len(set(ours[query]) & set(theirs[query])) / len(ours[query]) for query in ours]

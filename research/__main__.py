@@ -16,7 +16,7 @@ STUDIES = {  # name: (module:function, summary)
     "levers": ("research.levers:levers", "Score changes of the recipe on dev, with the same seeds"),
     "minutes": ("research.minutes:minutes", "Draw the scores of finished models against their CPU minutes"),
     "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
-    "train-multitask": ("tlm.training.stages:train_multitask", "Stage 1 for several tasks, with a head for each"),
+    "train-multitask": ("research.multitask.train:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "rerank": ("research.rerank.rerank:rerank", "Choose passages by their influence on a trained model"),
     "report-multitask": ("research.multitask.report:report_multitask", "Compare tasks, alone and together"),
     "retrieval-study": ("research.retrieval.step:retrieval_study", "Compare subsets: overlap, sources, words"),

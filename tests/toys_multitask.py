@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from research.multitask.train import train_multitask
 from tests.toys import Row, make_task
 from tests.toys_training import SMALL, die_in, in_child, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
-from tlm.training.stages import train_multitask
 
 HERE: dict[str, Any] = {"preset": "tiny", "device": "cpu"}
 

@@ -63,9 +63,9 @@ def plan_together(
 @component(TRAIN_IMAGE)
 def train_multitask(run: str, gpus: str, root: str, cost: Output[Metrics]) -> str:
     """Stage 1: train one encoder for all tasks, with a classification head for each."""
+    from research.multitask.train import train_multitask
     from tlm.evaluation.report.kfp import log_counts
     from tlm.runs.plan import PlannedRun
-    from tlm.training.stages import train_multitask
 
     arm = PlannedRun.parse(run)
     return log_counts(train_multitask(arm.tasks(), **arm.inputs(), **arm.on(gpus), root=root), cost)

@@ -1,5 +1,7 @@
 """Preflight against real servers and a folder: what it says when all is well, and each thing that can be wrong."""
 
+from pathlib import Path
+
 import pytest
 
 from tlm.artifacts.stores import open_store
@@ -54,3 +56,9 @@ def test_elasticsearch_wanted_but_not_named(tmp_path, monkeypatch):
 def test_an_unknown_engine(tmp_path):
     with pytest.raises(InputError, match="engine 'lucene' is unknown"):
         preflight(engine="lucene", root=str(tmp_path))
+
+
+def test_a_store_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"file/store cannot be written to: .+; name another one"):
+        preflight(root=str(tmp_path / "file" / "store"))

@@ -1,7 +1,9 @@
 """The checks of a report: each is found where it applies, and nowhere else, and the documentation explains it."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
 from tlm.evaluation.report import checks
+from tlm.evaluation.report.runs import grouped
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.training.input.tokenizer import build_tokenizer
@@ -42,6 +45,7 @@ def test_a_small_dev_or_test_split(tmp_path: Path, monkeypatch: Any) -> None:
     assert small[0] == "dev has 10 examples, so the choice of a model is partly luck; 100 or more are better."
     for name in ("LEAST_EXAMPLES", "LEAST_GROUPS"):
         monkeypatch.setattr(checks, name, 10)
+    monkeypatch.setattr(checks, "LEAST_PASSAGES", 10)
     assert codes(told_of(metrics)) == []
 
 
@@ -138,13 +142,18 @@ def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
         (f"{one} {number}", None, one, "train") for one, many in counts.items() for number in range(many)
     ]
     rows += [("test", None, "a", "test")]
-    (found,) = checks._rare(Artifact.open(make_task(tmp_path, rows, "macro_f1", [*counts])))
+    found, of_test = checks._rare(Artifact.open(make_task(tmp_path, rows, "macro_f1", [*counts])))
     assert (found.code, found.severity) == ("TLM011", checks.NOTE)
     assert found.sentence == (
         "6 of 8 classes have fewer than 5 examples in train: d (2), e0 (3), e1 (3), e2 (3), e3 (3), …; label more, or "
         "merge classes."
     )
-    enough = [row for row in rows if counts[str(row[2])] >= 5]
+    assert of_test.sentence.startswith(
+        "8 of 8 classes have fewer than 5 examples in test: b (0), c (0), d (0), e0 (0), e1 (0), …"
+    )
+    (alone,) = checks._rare(Artifact.open(make_task(tmp_path / "accuracy", rows, "accuracy", [*counts])))
+    assert alone == found
+    enough = [row for row in rows if counts[str(row[2])] >= 5 and row[3] == "train"]
     assert list(checks._rare(Artifact.open(make_task(tmp_path / "enough", enough, "macro_f1", ["a", "c"])))) == []
     assert list(checks._rare(Artifact.open(toy_world(tmp_path / "numbers", labels=None).task))) == []
 
@@ -152,10 +161,30 @@ def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
 def test_a_test_split_that_is_all_in_train(tmp_path: Path) -> None:
     told = told_of(runs(toy_world(tmp_path, copies=range(40, 60))))
     assert of(told, "TLM002").startswith("All 20 test texts are in train too, so no score tells")
-    assert "TLM002" not in codes(told_of(runs(toy_world(tmp_path / "dev", copies=range(30, 40)))))
+    assert "TLM002" not in codes(told_of(runs(toy_world(tmp_path / "none"))))
 
 
-def test_warnings_come_first_and_pages_show_them_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("copies", "count"), [(range(30, 40), 10), ([30, 31], 2)])
+def test_a_dev_split_that_is_in_train(tmp_path: Path, copies: Sequence[int], count: int) -> None:
+    sentence = of(told_of(runs(toy_world(tmp_path, copies=copies))), "TLM002")
+    assert sentence.startswith(f"{count} of the 10 dev texts are in train too, so dev prefers models that repeat")
+
+
+def test_almost_nothing_was_retrieved(tmp_path: Path, monkeypatch: Any) -> None:
+    """Few passages, or passages of few queries."""
+    metrics = runs(toy_world(tmp_path))
+    sentence = of(told_of(metrics), "TLM012")
+    assert re.match(r"The text of bm25 has \d\d passages, and 0 of 30 queries found none, so this run", sentence)
+    monkeypatch.setattr(checks, "LEAST_PASSAGES", 10)
+    groups = grouped([Artifact.open(uri) for uri in metrics])
+    assert list(checks._hardly_retrieved(groups)) == []
+    monkeypatch.setattr(checks, "follow", lambda *_: SimpleNamespace(counts={"queries": 30, "no hit": 16}))
+    (found,) = checks._hardly_retrieved(groups)
+    assert "16 of 30 queries found none" in found.sentence
+
+
+def test_warnings_come_first_and_pages_show_them_all(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(checks, "LEAST_PASSAGES", 10)
     world = toy_world(tmp_path, copies=[41])
     metrics = [*runs(world), *runs(world, "task-only", seeds=2)]
     told = told_of(metrics)

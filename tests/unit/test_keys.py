@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.multitask.train import train_multitask
 from tests.toys_training import SMALL, checkpoint, model, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.index import build_index
 from tlm.settings import presets
 from tlm.settings.options import Compute
 from tlm.settings.sections import SECTIONS, model_settings
-from tlm.training.stages import checkpoint_recipe, load_model, train_multitask, train_settings
+from tlm.training.stages import checkpoint_recipe, load_model, train_settings
 
 TRAIN = {  # another value for every setting of stage 1
     "rho1": "3", "rho2": "5", "steps": "13", "external_batch": "5", "internal_batch": "5", "external_length": "17",

@@ -91,7 +91,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     root = tmp_path_factory.mktemp("made")
     task = make_task(root / "root", ROWS, "macro_f1", ["kitchen", "road"])
     new = [f"{a}, {b}" for a, b in zip(KITCHEN, ROAD, strict=True)] + ["=stir", "drive a car"]
-    lines = [json.dumps({"text": text, "name": f"n{number}"}) for number, text in enumerate([ROWS[0][0], *new, *new])]
+    lines = [
+        json.dumps({"text": text, "name": f"n{number}"})
+        for number, text in enumerate([ROWS[0][0], ROWS[0][0].upper(), *new, *new])
+    ]
     (root / "pool.jsonl").write_text("\n".join(lines))
     return task, baseline(task, root=str(root / "root")), root / "pool.jsonl"
 
@@ -112,7 +115,7 @@ def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_p
         rows = list(csv.DictReader(file))
     assert [*rows[0]] == ["text", "label", "name", "predicted", "margin"]
     assert len(rows) == 9
-    assert ROWS[0][0] not in {row["text"] for row in rows}
+    assert not {ROWS[0][0], ROWS[0][0].upper()} & {row["text"] for row in rows}
     answers = {row["text"]: row["probabilities"].values() for row in predict(model, [row["text"] for row in rows])}
     for row in rows:
         low, high = sorted(answers[row["text"]])

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from research.multitask.plan import load_together
+from research.multitask.train import train_multitask
 from tests.toys import make_task
 from tests.toys_multitask import other_task, together
 from tests.toys_training import STEPS, TOPICS, checkpoint, rows, task
@@ -19,7 +20,7 @@ from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.settings.options import Compute, Fields, Problem
 from tlm.training.model import build
-from tlm.training.stages import finetune, train_multitask
+from tlm.training.stages import finetune
 
 HOME = Path(__file__).parents[2]
 

@@ -37,6 +37,7 @@ def test_what_is_no_quantity_is_none(text: str) -> None:
 def test_exponents_are_quantities() -> None:
     assert amount("12e3") == 12_000
     assert amount("5e-1") == Decimal("0.5")
+    assert amount("1E3") == amount("+1e+3") == 1_000
 
 
 def test_the_defaults_and_more_are_fine() -> None:

@@ -25,7 +25,16 @@ from tlm.data.reading import zstd
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
-from tlm.evaluation.predict.predict import inert, predict, predict_command, read_rows, trained, write_new, write_rows
+from tlm.evaluation.predict.predict import (
+    checked,
+    inert,
+    predict,
+    predict_command,
+    read_rows,
+    trained,
+    write_new,
+    write_rows,
+)
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
@@ -236,6 +245,19 @@ def test_lines_that_name_the_column_are_csv_and_empty_ones_are_no_rows() -> None
         read_rows(iter(["body,body\n", "1,2\n"]), "csv", "body")
 
 
+@pytest.mark.parametrize("first", ["\n", "\ufeff \r\n", "\n\n"])
+def test_empty_lines_before_the_first_row_do_not_hide_the_format(first: str) -> None:
+    head = first.splitlines(keepends=True)
+    for rows in (['{"body": "alpha"}\n'], ["body,id\n", "alpha,1\n"], ["sep=;\n", "body;id\n", "alpha;1\n"]):
+        assert [(row.number, row.text) for row in read_rows(iter([*head, *rows]), "auto", "body")] == [(1, "alpha")]
+    plain = [*read_rows(iter([*head, "alpha\n"]), "auto", "text")]  # where they are rows
+    assert [row.error for row in plain] == [*["the text is empty"] * len(head), ""]
+
+
+def test_three_texts_are_no_example() -> None:
+    assert checked(1, ("a", "b", "c")).error == "3 texts; expected one, or a pair"
+
+
 def test_other_fields_are_kept_also_of_bad_rows(made: Made, tmp_path: Path) -> None:
     source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     lines = [{"id": 7, "text": "alpha", "tags": ["a", None]}, {"id": 8}, {"text": "beta", "tags": "\ud800"}]
@@ -335,7 +357,7 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
         ({"source": "empty.txt"}, "the input is empty"),
         ({"source": "in.csv", "text_field": "txt"}, "no column 'txt'; did you mean 'text'?"),
         ({"source": "open.csv"}, "the head of the CSV cannot be read"),
-        ({"source": "blank.csv"}, "the CSV has no column 'text'"),
+        ({"source": "blank.csv"}, "the input is empty"),
         ({"source": "in.txt", "pair_field": "b"}, "plain text has no field 'b'"),
         ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
         ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
@@ -347,7 +369,7 @@ def test_what_cannot_be_is_said_in_a_sentence(
     settings: dict[str, str], message: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    files = {"empty.txt": "", "in.csv": "text,b\nx,y\n", "open.csv": '"text\nfoo\n', "blank.csv": "\ntext\nfoo\n"}
+    files = {"empty.txt": "", "in.csv": "text,b\nx,y\n", "open.csv": '"text\nfoo\n', "blank.csv": "\n \n"}
     for name, text in {**files, "in.txt": "a text\n"}.items():
         Path(name).write_text(text)
     with pytest.raises(InputError) as error:

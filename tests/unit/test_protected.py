@@ -8,6 +8,7 @@ import pytest
 
 from research.fewer_labels import fewer_labels
 from research.multitask.merge import merge_subsets
+from research.multitask.train import train_multitask
 from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.data.corpus.load import load_corpus
@@ -25,7 +26,7 @@ from tlm.retrieval.subset.protected import check_protected, doubts, unprotected
 from tlm.serving.distill import distill
 from tlm.settings.options import Fields, Filters
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stages import finetune, train, train_multitask
+from tlm.training.stages import finetune, train
 
 STEPS = ["train.steps=4", "train.warmup_steps=1", "train.rho1=1", "finetune.epochs=1"]
 

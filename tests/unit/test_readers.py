@@ -296,6 +296,31 @@ def test_bad_tsv_rows_are_set_aside(tmp_path):
     ]
 
 
+MANY_LINES = ["one\ntwo", "one\n\ntwo and\nthree", 'say ""hi""\nnow']
+
+
+@pytest.mark.parametrize("text", MANY_LINES)
+@pytest.mark.parametrize("order", [("text", "label"), ("label", "text"), ("n", "text", "label")])
+def test_quoted_values_of_several_lines_are_rejected_whole_in_tsv(tmp_path, text, order):
+    """As pandas and spreadsheets write them; none of their lines is taken for a row, and none of the others is lost."""
+    path = tmp_path / "x.tsv"
+    rows = [{"text": f"good {n}", "label": "a", "n": n} for n in range(4)]
+    rows[1]["text"] = text
+    with path.open("w", newline="") as file:
+        csv.DictWriter(file, order, delimiter="\t", extrasaction="ignore", lineterminator="\n").writerows(
+            [dict(zip(order, order, strict=True)), *rows]
+        )
+    found = rows_of(path)
+    assert [row.values["text"] for row in found if isinstance(row, Record)] == ["good 0", "good 2", "good 3"]
+    assert {row.reason for row in found if isinstance(row, Reject)} == {"quoted lines"}
+
+
+def test_a_hint_for_excel_is_no_header(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("sep=;\ntext;label\none, two;a\n")
+    assert [row.values for row in rows_of(path)] == [{"text": "one, two", "label": "a"}]
+
+
 def test_parquet_strings_that_are_not_utf8_are_set_aside(tmp_path):
     path = tmp_path / "x.parquet"
     broken = pa.array([b"good", b"\xff", b"too"]).view(pa.string())

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from scipy.special import expit
 
+from research.multitask.train import train_multitask
 from tests.toys_several import BOTH, several
 from tests.toys_training import checkpoint, model
 from tlm.artifacts.artifact import Artifact
@@ -30,7 +31,6 @@ from tlm.training.input.batches import collate
 from tlm.training.input.texts import Examples
 from tlm.training.model import build
 from tlm.training.model.losses import classification_loss
-from tlm.training.stages import train_multitask
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from research.multitask.train import train_multitask
 from tests.tiny import write_tiny
 from tests.toys import ragged
 from tlm.artifacts.artifact import Artifact
@@ -27,7 +28,7 @@ from tlm.training.input.batches import EXTERNAL, External, Stream
 from tlm.training.input.batches import UNLABELLED as NUMBER
 from tlm.training.input.texts import Special, Texts
 from tlm.training.input.tokenizer import build_tokenizer
-from tlm.training.stages import finetune, train, train_multitask
+from tlm.training.stages import finetune, train
 
 MORE = [
     "a text that nobody labelled speaks of rye",

@@ -21,7 +21,8 @@ from tlm.data.passages import rows_at
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
-from tlm.data.tasks.examples import Key, classes_of, examples, one_label_each, read_splits, texts_of
+from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits, texts_of
+from tlm.data.tasks.labelled import twin_key
 from tlm.data.tasks.metrics import Floats
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
@@ -204,8 +205,8 @@ def features_of(texts: Sequence[str], pairs: Sequence[str] | None) -> Floats:
     return represent(vectors_of((), [*texts, *(pairs or ())], marks), marks, texts, pairs)
 
 
-def _rows(pool: str, fields: Fields, max_rejected: int, known: set[Key]) -> list[dict[str, Any]]:
-    """The rows of a pool, each text once, without known texts."""
+def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list[dict[str, Any]]:
+    """The rows of a pool, each text once, without known texts (their twin keys)."""
     wanted = [name for name in fields.wanted if name != fields.label_field]
     rejects = Rejects(max_rejected)
     with raw_files([pool]) as files:
@@ -213,9 +214,9 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[Key]) -> list
             check(file, wanted)
         found = list(read_all(files, wanted, rejects, partial(_row, fields)))
         rejects.check()
-    first = dict[Key, dict[str, Any]]()
+    first = dict[str, dict[str, Any]]()
     for row in found:
-        first.setdefault((row[fields.text_field], row.get(fields.pair_field)), row)
+        first.setdefault(twin_key(row[fields.text_field], row.get(fields.pair_field)), row)
     rows = [row for key, row in first.items() if key not in known]
     if not rows:
         raise InputError(f"the model's task has labels of all texts of {pool}; give more texts")
@@ -232,11 +233,11 @@ def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
     return found | {name: name_of(row.values, name) for name in (fields.id_field, fields.group_field) if name}
 
 
-def _texts_of(model: Artifact | None) -> set[Key]:
-    """The labelled texts of the task that a model was trained on, each with its second one or None."""
+def _texts_of(model: Artifact | None) -> set[str]:
+    """The twin keys of the labelled texts of the task that a model was trained on."""
     task = model.nearest("task") if model else None
     splits = read_splits(task, *SPLITS).values() if task else ()
-    return {text for split in splits for text in texts_of(split)}
+    return {twin_key(*text) for split in splits for text in texts_of(split)}
 
 
 WIDTH = 240  # characters shown of a text

@@ -86,7 +86,11 @@ def check_run(
 def _check_store(store: Store) -> None:
     """Create a file twice, the way manifests are created: the second time must change nothing."""
     name = f"preflight/{secrets.token_hex(8)}"
-    if not store.create(name, b"tlm"):
+    try:
+        created = store.create(name, b"tlm")
+    except OSError as error:
+        raise InputError(f"store {store.root} cannot be written to: {error.strerror}; name another one") from None
+    if not created:
         raise InputError(f"{store.root}: a new file was refused as if it existed already; is the store read-only?")
     try:
         if store.create(name, b"tlm again"):

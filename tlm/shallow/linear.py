@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold
 
 from tlm.data.marks import Marks, listed_marks
 from tlm.data.tasks.metrics import UNFITTED, Floats, Split, Texts, dev_score, fitted_thresholds
-from tlm.progress import say
+from tlm.progress import Meter, say
 from tlm.shallow.features import joined
 from tlm.shallow.folder import FAMILY, Arrays
 
@@ -176,6 +176,7 @@ class Search:
         self.metric, self.classes = given.metric, len(given.labels or [])
         self.best: Setting | None = None
         self.tried = 0
+        self._meter = Meter("linear model", unit="settings tried")
 
     def consider(
         self, features: Any, matrices: list[Any], strengths: Iterable[float], weighted: Sequence[bool] = (False, True)
@@ -195,6 +196,7 @@ class Search:
             ]
             score = self._score(iter(predicted))
             self.tried += 1
+            self._meter.advance(1)
             if self.best is None or score > self.best.score:
                 self.best = Setting(strength, balanced, score, features, self._thresholds(predicted))
 
@@ -206,6 +208,7 @@ class Search:
             about: What else was chosen.
             name: What is fitted, for the log.
         """
+        self._meter.close()
         best = self.best
         assert best is not None, "something was considered"
         found = Linear.fit(features, self.gold[: features.shape[0]], self.classes, best.strength, best.balanced)

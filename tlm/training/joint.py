@@ -22,8 +22,6 @@ from tlm.progress import say
 from tlm.settings.options import Compute
 from tlm.settings.sections import Model, Preset
 from tlm.shallow.folder import config_of
-from tlm.shallow.models import one_thread
-from tlm.shallow.static import neighbour_vectors
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
@@ -165,6 +163,9 @@ def token_vectors(sources: Sources, vocab_size: int, dimensions: int) -> tuple[I
     ids, lengths = _tokens_of(sources)
     if not len(ids):
         return ids, np.zeros((0, dimensions), np.float32)
+    from tlm.shallow.models import one_thread
+    from tlm.shallow.static import neighbour_vectors
+
     with one_thread():
         vectors = neighbour_vectors(ids.astype(np.int32), lengths, vocab_size, dimensions)
     seen = np.unique(ids).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The steps `train`, `train-multitask` (stage 1, joint training; section 3.2) and `finetune` (stage 2; section 3.3).
+"""The steps `train` (stage 1, joint training; section 3.2) and `finetune` (stage 2; section 3.3).
 
 Also `load-model`: a published model as a `checkpoint`, for fine-tuning or for stage 1. This module is imported without
 torch: finding a finished checkpoint or model needs none.
@@ -12,7 +12,6 @@ from typing import Any
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.stores.store import file_sha256
-from tlm.data.tasks.examples import one_label_each
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.progress import say
@@ -30,7 +29,6 @@ from tlm.training.input.tokenize import tokenize, tokens_for
 VERSION, STAGE2_VERSION, LOAD_VERSION = 3, 4, 2  # of stage 1, of stage 2 and of `load-model`
 PUBLISHED_RATE = 5e-4  # the highest learning rate for weights of a published model
 PART_RATE = 3e-4  # the lowest one for a part of the weights
-MULTI_TASK = "multi-task"  # an arm
 
 _OF_EXTERNAL = {"external_batch", "external_length", "head_steps"}
 _OF_INTERNAL = {"internal_batch", "rho2"}
@@ -70,54 +68,14 @@ def train(
     NOT_NEGATIVE.check("seed", seed)
     settings = presets.resolve(preset, overrides)
     recipe = checkpoint_recipe(task, tokenizer, subset, settings, seed, root, start)
-    return _stage1(recipe, settings, root, train, arguments)
+    return stage1(recipe, settings, root, train, arguments)
 
 
-def train_multitask(
-    tasks: list[str],
-    *,
-    tokenizer: str,
-    subset: str = "",
-    preset: str = "pocket",
-    overrides: Sequence[str] = (),
-    seed: int = 0,
-    compute: Compute = Compute(),
-    root: str | None = None,
-) -> str:
-    """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
-
-    Internal batches take the tasks in turn. `finetune` then takes the checkpoint for any of the tasks, or for another
-    one. Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
-
-    Args:
-        tasks: URIs of the tasks.
-        tokenizer: URI of the tokenizer.
-        subset: URI of the subset, merged from the tasks' own. Without one, all steps train on the tasks' own texts.
-        preset: Named settings; `tlm show` lists them. Their steps are those of all tasks together.
-        overrides: Settings to change, such as train.steps=10000.
-        seed: For weights, order, masks and dropout.
-        compute: Where to train, and how often to save the state.
-        root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
-    """
-    arguments = {**locals(), "tasks": list(tasks)}
-    NOT_NEGATIVE.check("seed", seed)
-    settings, opened = presets.resolve(preset, overrides), [Artifact.open(uri, "task") for uri in tasks]
-    root = home(root, opened).root
-    _check_tasks(opened)
-    alone = checkpoint_recipe(tasks[0], tokenizer, subset, settings, seed, root)
-    inputs, how = dict(alone.inputs), alone.inputs["task_tokens"].manifest.settings
-    if subset:
-        check_protected(Artifact.open(subset, "subset"), *opened[1:])
-    for number, task in enumerate(opened[1:], start=1):
-        inputs[f"task-{number}"] = task
-        inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(task.uri, tokenizer, **how, root=root))
-    recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": MULTI_TASK}, inputs)
-    return _stage1(recipe, settings, root, train_multitask, arguments)
-
-
-def _stage1(
+def stage1(
     recipe: Recipe, preset: Preset, root: str | None, step: Callable[..., str], arguments: dict[str, Any]
 ) -> str:
+    """Train by a recipe. `step` and `arguments` are what the processes of several GPUs or nodes call again."""
+
     def write(draft: Draft) -> None:
         from tlm.training.joint import train_jointly
 
@@ -216,23 +174,6 @@ def _arm(start: Artifact | None, passages: Artifact | None) -> str:
         return own
     begun = str(start.details["arm"])
     return f"{begun}-{own if passages is not None or begun.startswith(f'{PUBLISHED}-') else 'mlm'}"
-
-
-def _check_tasks(tasks: list[Artifact]) -> None:
-    """Raise InputError where there is no task, two have the same name, or one has no training examples."""
-    if not tasks:
-        raise InputError("no task is given; expected the URIs of the tasks to train for")
-    known: dict[str, str] = {}
-    for task in tasks:
-        name, uri = str(task.details["name"]), task.uri
-        one_label_each(task, "train-multitask")
-        if task.counts.get(UNLABELLED):
-            raise InputError(f"{uri} has texts without labels, which train for one task alone; load it without them")
-        if name in known:
-            raise InputError(f"{known[name]} and {uri} are both called '{name}'; give each task once, by its own name")
-        known[name] = uri
-        if not task.counts["train"]:
-            raise InputError(f"{uri} has no train examples; stage 1 needs them, give load-task such a file")
 
 
 def finetune(

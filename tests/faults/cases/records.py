@@ -45,7 +45,8 @@ CASES = {
     "labels that are objects": labelled({"a": 1}, expected={"train": 4, "rejected": {"not a label": 1}}),
     "a label that train does not have": Case(
         TASK,
-        "task/test.jsonl:1: label 'fruits' is not in train; did you mean 'fruit'?",
+        "task/test.jsonl:1: label 'fruits' is not in train; correct or remove the row, or add such texts to train; "
+        "did you mean 'fruit'?",
         task([("x", "fruit"), ("y", "tree")], [("z", "tree")], [("w", "fruits")]),
     ),
     "a single class": Case(

@@ -29,15 +29,21 @@ CASES = {
         b"good\n\nb\xffd\n", {"rejected": {"invalid UTF-8": 1}}, "c.txt", texts=["good"]
     ),
     "invalid UTF-8 in a header": told(
-        b"te\xffxt\na\n", "c.csv:1: invalid UTF-8, byte 0xff at 2; expected the column names with commas", "c.csv"
+        b"te\xffxt\na\n",
+        "c.csv:1: invalid UTF-8, byte 0xff at 2 (if it is Windows-1252: iconv -f CP1252 -t UTF-8); "
+        "expected the column names with commas",
+        "c.csv",
     ),
     "invalid UTF-8 everywhere": told(
-        BAD_BYTE[17:] * 30, "c.jsonl:1: invalid UTF-8, byte 0xff at 11; none of the first rows is readable jsonl"
+        BAD_BYTE[17:] * 30,
+        "c.jsonl:1: invalid UTF-8, byte 0xff at 11 (if it is Windows-1252: iconv -f CP1252 -t UTF-8); "
+        "none of the first rows is readable jsonl",
     ),
     "Latin-1 in too many rows": told(
         lines("good").encode() + '{"text": "Zürich"}\n'.encode("latin-1") * 11,
         "11 of 12 rows cannot be used (11 invalid UTF-8), more than 10 and more than 0.1 %, "
-        "the first at c.jsonl:2: invalid UTF-8, byte 0xfc at 11; fix them or raise max_rejected",
+        "the first at c.jsonl:2: invalid UTF-8, byte 0xfc at 11 (if it is Windows-1252: iconv -f CP1252 -t UTF-8); "
+        "fix them or raise max_rejected",
     ),
     "lone surrogates": told(
         '{"text": "\\ud800 a"}\n{"text": "\\ud83d\\ude42"}\n{"text": "a \\udc00"}\n',
@@ -121,7 +127,8 @@ CASES = {
     "bidi overrides stay text": told(lines("a \u202ecba\u202c b"), {"documents": 1}, texts=["a \u202ecba\u202c b"]),
     "bidi overrides do not reach the terminal": Case(
         ["load-task task"],
-        "task/dev.jsonl:1: label '\\u202etxt.exe' is not in train; known are a, b",
+        "task/dev.jsonl:1: label '\\u202etxt.exe' is not in train; correct or remove the row, or "
+        "add such texts to train; known are a, b",
         task([("x", "a"), ("y", "b")], dev=[("z", "\u202etxt.exe")]),
     ),
     "escape sequences do not reach the terminal": told(

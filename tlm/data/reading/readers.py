@@ -10,7 +10,8 @@ A row that cannot be read is yielded as a `Reject`; a file that cannot be read r
   a warning: among docstrings of Python packages, written as CSV with one or two columns before or after, 6.5 % with 2
   lines look like rows, 0.07 % with 4, and none of 20,208 with 6 or more.
 - TSV: a header, then one row per line. A value that is quoted as a whole, with inner quotes doubled, is unquoted, as
-  spreadsheets write it; any other quote is text.
+  spreadsheets write it; any other quote is text. Where a quote is opened at the end of a line and the next line has
+  not as many values as the header, the lines of that value are rejected.
 - Plain text (.txt): paragraphs, separated by empty lines, are the documents; one above a million characters is split
   at line ends. The text is returned under the name of the first requested field.
 - Parquet: the requested columns only. Numbers of classes become the names that `datasets` of Hugging Face stores in
@@ -171,6 +172,7 @@ FEWEST = 6  # lines of a record that is taken for rows
 MANY = 3  # records with fewer lines that could be rows, too, are warned of
 SHARE_ROWS = 0.9  # of these lines have as many values as the header; others may be bad rows
 SHARE_DOUBTED = 0.7  # of the lines of a record that is warned of
+_GOES_ON = ("quoted lines", "a quoted value has several lines; write the file as .csv, or remove its line breaks")
 _QUOTED = re.compile(r'"((?:[^"]++|"")*+)"')  # possessive: without backtracking, which takes memory per character
 
 
@@ -291,21 +293,34 @@ def _csv(file: RawFile) -> Iterator[_Record | Reject]:
             continue
         if values is None:
             return
-        if values:
+        if values and (width or values != ["sep=", ""]):  # a hint for Excel in the first line
             record.values, width = values, width or len(values)
             yield record
 
 
 def _tsv(file: RawFile) -> Iterator[_Record | Reject]:
+    width, inside, opened = 0, False, list[_Record]()
     for number, line in lines(file):
         if line.isspace() and b"\t" not in line:
             continue
         try:
-            values = [_unquoted(value) for value in line.decode().rstrip("\r\n").split("\t")]
+            text = line.decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
             yield not_utf8(number, error)
-        else:
-            yield _Record(number, lines=1, values=values)
+            continue
+        row = _Record(number, lines=1, values=[_unquoted(value) for value in text.split("\t")])
+        width = width or len(row.values)
+        ragged, odd = len(row.values) != width, text.count('"') % 2 == 1
+        inside = (ragged and (inside or bool(opened))) or (inside and odd)
+        yield from (one.reject(*_GOES_ON) if inside else one for one in opened)
+        opens = not inside and odd and row.values[-1].startswith('"')
+        opened = [row] if opens and not ragged else []  # the next line says whether its value ends here
+        if inside or (opens and ragged):
+            yield row.reject(*_GOES_ON)
+        elif not opened:
+            yield row
+        inside = (inside and not odd) or (opens and ragged)
+    yield from opened
 
 
 def _unquoted(value: str) -> str:

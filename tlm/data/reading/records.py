@@ -136,7 +136,8 @@ def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> No
 
 def not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
     """Return the reject for a row that is not valid UTF-8."""
-    return Reject(line, "invalid UTF-8", f"byte 0x{error.object[error.start]:02x} at {error.start}")
+    found = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+    return Reject(line, "invalid UTF-8", f"{found} (if it is Windows-1252: iconv -f CP1252 -t UTF-8)")
 
 
 class Rejects:

@@ -93,9 +93,8 @@ def score(metric: str, gold: Array, predicted: Array) -> float:
     """
     if len(gold) == 0:
         return 0.0
-    if metric in REGRESSION:
-        return _correlation(metric, gold, predicted)
-    if metric != POSITIVE and gold.ndim == 1:  # number the classes that occur: absent ones change how floats add up
+    if metric not in (POSITIVE, *REGRESSION) and gold.ndim == 1:
+        # number the classes that occur: absent ones change how floats add up
         gold, predicted = np.unique(np.stack([gold, predicted]), return_inverse=True)[1].reshape(2, -1)
     return float(scores_of(metric, sums_of(metric, gold, predicted, np.zeros(len(gold), np.int64), 1))[0])
 
@@ -172,14 +171,6 @@ def _moments(metric: str, gold: Floats, predicted: Floats, group: NDArray[np.int
     x, y = (_ranks(side) if metric == "spearman" else side for side in (gold, predicted))
     x, y = x - x.mean(), y - y.mean()
     return np.stack([np.bincount(group, column, groups) for column in (np.ones_like(x), x, y, x * x, y * y, x * y)], 1)
-
-
-def _correlation(metric: str, gold: Array, predicted: Array) -> float:
-    """Pearson's correlation of the values or of their ranks; 0 where it is not defined."""
-    if len(gold) < 2 or np.ptp(gold) == 0 or np.ptp(predicted) == 0:
-        return 0.0
-    sides = (_ranks(gold), _ranks(predicted)) if metric == "spearman" else (gold, predicted)
-    return float(np.nan_to_num(np.corrcoef(*sides)[0, 1]))
 
 
 def _ranks(values: Array) -> Floats:

@@ -261,7 +261,8 @@ def _class_labels(found: Sequence[Example], order: Sequence[str]) -> list[str]:
     for example in found:
         for label in example.labels:
             if label not in known:
-                raise InputError(f"{example.where}: label '{label}' is not in train{nearest(label, labels)}")
+                advice = f"correct or remove the row, or add such texts to train{nearest(label, labels)}"
+                raise InputError(f"{example.where}: label '{label}' is not in train; {advice}")
     return labels
 
 

@@ -293,8 +293,8 @@ def read_rows(
 
     Args:
         lines: Lines of the file, with their line ends.
-        form: Format; ``auto`` reads JSON lines if the first line begins with a brace, CSV if it names the column of the
-            text, else plain text.
+        form: Format; ``auto`` reads JSON lines if the first line that is not empty begins with a brace, CSV if it names
+            the column of the text, else plain text.
         text_field: Field of the text (jsonl, csv).
         pair_field: Field of the second text; empty for single texts.
         keep: Further fields.
@@ -302,15 +302,19 @@ def read_rows(
     Raises:
         InputError: there is no row at all, or the CSV header lacks a field or has it twice.
     """
-    first = next(lines, None)
-    if first is None:
+    lines = chain([next(lines, "").removeprefix("\ufeff")], lines)
+    empty: list[str] = []
+    for first in lines:
+        if first.strip() and not first.startswith("sep="):  # a hint for Excel
+            break
+        empty.append(first)
+    else:
         raise InputError("the input is empty; expected one text per row")
-    first = first.removeprefix("\ufeff")
     csv.field_size_limit(LONGEST_CELL)
     if form == "auto":
         named = text_field in next(csv.reader([first], delimiter=csv_separator(first)), [])
         form = "jsonl" if first.lstrip(" \t").startswith("{") else "csv" if named else "txt"
-    whole = chain([first], lines)
+    whole = chain(empty if form == "txt" else [], [first], lines)  # whose rows are counted
     fields = [text_field, pair_field] if pair_field else [text_field]
     if form == "csv":
         return _csv_rows(whole, fields, keep, csv_separator(first))
@@ -486,6 +490,8 @@ def is_utf8(text: str) -> bool:
 
 def checked(number: int, values: Sequence[Any]) -> InputRow:
     """A row of these texts (one, or a pair), or what is wrong with them."""
+    if not 1 <= len(values) <= 2:
+        return InputRow(number, error=f"{len(values)} texts; expected one, or a pair")
     for value in values:
         if not isinstance(value, str):
             return InputRow(number, error=f"the text is {with_article(type(value).__name__)}; expected a string")

@@ -25,7 +25,8 @@ WARNING, NOTE = "warning", "note"
 LEAST_EXAMPLES, LEAST_GROUPS = 100, 30  # of dev and of test
 CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are lost
 UNCUT = 1 << 30  # tokens
-LEAST_OF_CLASS, NAMED = 5, 5  # examples of a class in train; rare classes that are named
+LEAST_OF_CLASS, NAMED = 5, 5  # examples of a class in train or test; rare classes that are named
+LEAST_PASSAGES = 100
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 
 
@@ -69,6 +70,7 @@ def checks(
     found += _few(differences)
     found += _doubted(task)
     found += _rare(task)
+    found += _hardly_retrieved(groups)
     return sorted(found, key=lambda check: check.severity != WARNING)
 
 
@@ -95,6 +97,9 @@ def _unchecked(groups: Sequence[Group], task: Artifact | None) -> Iterator[Check
 
 
 def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> Iterator[Check]:
+    if copies := best["examples"]["dev"] - len(groups[0].on("dev", without_copies=True).splits[0].gold):
+        of = f"{copies:,} of the {best['examples']['dev']:,} dev texts are in train too"
+        yield Check("TLM002", WARNING, f"{of}, so dev prefers models that repeat what they have seen.")
     if (total := best["examples"]["test"]) and not len(groups[0].on("test", without_copies=True).splits[0].gold):
         said = f"All {total:,} test texts are in train too, so no score tells how a model does on new texts."
         yield Check("TLM002", WARNING, said)
@@ -201,14 +206,29 @@ def _doubted(task: Artifact | None) -> Iterator[Check]:
 
 
 def _rare(task: Artifact | None) -> Iterator[Check]:
-    """Classes with hardly any examples to learn from."""
+    """Classes with hardly any examples to learn from, or to be scored on."""
     if task is None or not (labels := classes_of(task)):
         return
     with suppress(InputError):  # gone, which the report says elsewhere
-        gold = read_splits(task, "train")["train"].gold
-        counts = gold.sum(axis=0) if gold.ndim > 1 else np.bincount(gold, minlength=len(labels))
-        rare = [place for place in np.argsort(counts, kind="stable").tolist() if counts[place] < LEAST_OF_CLASS]
-        if rare:
-            named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
-            of = f"{len(rare):,} of {len(labels):,} classes have fewer than {LEAST_OF_CLASS} examples in train"
-            yield Check("TLM011", NOTE, f"{of}: {named}{', …' * (len(rare) > NAMED)}; label more, or merge classes.")
+        scored = ("test",) if task.details["metric"] == "macro_f1" else ()  # which counts all classes alike
+        for split, gold in ((one.name, one.gold) for one in read_splits(task, "train", *scored).values()):
+            counts = gold.sum(axis=0) if gold.ndim > 1 else np.bincount(gold, minlength=len(labels))
+            rare = [place for place in np.argsort(counts, kind="stable").tolist() if counts[place] < LEAST_OF_CLASS]
+            if rare and len(gold):
+                named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
+                of = f"{len(rare):,} of {len(labels):,} classes have fewer than {LEAST_OF_CLASS} examples in {split}"
+                few = f"{of}: {named}{', …' * (len(rare) > NAMED)}"
+                yield Check("TLM011", NOTE, f"{few}; label more, or merge classes.")
+
+
+def _hardly_retrieved(groups: Sequence[Group]) -> Iterator[Check]:
+    """Text that few queries have a part in."""
+    for subset in {run.subset.uri: run.subset for group in groups for run in group.runs if run.subset}.values():
+        hits = follow(subset, "hits")
+        asked = hits.counts.get("queries", 0) if hits is not None else 0  # 0: drawn, or chosen without queries
+        missed = hits.counts.get("no hit", 0) if hits is not None else 0
+        if asked and (subset.details["passages"] < LEAST_PASSAGES or 2 * missed > asked):
+            text = f"The text of {subset.details['arm']} has {subset.details['passages']:,} passages"
+            found = f"{text}, and {missed:,} of {asked:,} queries found none"
+            fit = "use a corpus in the language and field of the task"
+            yield Check("TLM012", WARNING, f"{found}, so this run does not say whether retrieved text helps; {fit}.")

@@ -112,6 +112,15 @@ def test_a_published_model_is_compared_with_ours_and_text_also_where_it_leads() 
     assert ("static-bm25 + linear", "static-random + linear", TEXT) in found
 
 
+def test_a_mixture_stands_for_its_part_alone_however_far_that_is_ahead_on_dev() -> None:
+    alone = [row(f"static-{text}", "static", text, 0.9) for text in ("random", "bm25")]
+    assert challenger([LINEAR, *alone, *MIXED])["name"] == "static-bm25 + linear"
+    assert ("static-bm25 + linear", "static-random + linear", TEXT) in planned([LINEAR, *alone, *MIXED])
+    assert challenger([LINEAR, *alone])["name"] == "static-random"
+    network = [row("bm25", "encoder", "bm25", 0.99), row("bm25 + linear", "encoder + linear", "bm25", 0.8)]
+    assert challenger([LINEAR, *alone, *MIXED, *network])["name"] == "bm25 + linear"
+
+
 def test_nothing_is_planned_for_one_row() -> None:
     assert planned([LINEAR]) == []
     assert challenger([LINEAR]) is LINEAR

@@ -39,6 +39,16 @@ def skipped(counts: Ints, lengths: Ints, cut: str) -> Ints:
     return np.repeat(gaps.ravel(), np.stack([heads, counts - heads], axis=1).ravel())
 
 
+def longest_first(first: Ints, second: Ints, most: int) -> tuple[Ints, Ints]:
+    """How many tokens of two texts remain, `most` together: the longer text loses tokens until both are equally long.
+
+    As transformers does it with `truncation="longest_first"`.
+    """
+    short = np.minimum(np.minimum(first, second), most // 2)
+    long = np.minimum(np.maximum(first, second), most - short)
+    return np.where(first <= second, short, long), np.where(first <= second, long, short)
+
+
 def by_length(lengths: npt.NDArray[np.int32], most: int = BATCH_TOKENS) -> Iterator[Ints]:
     """Indices 0 … n-1 in batches of similar length, of at most `most` padded tokens (or of one text)."""
     order = np.argsort(-lengths.astype(np.int64), kind="stable")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from tlm.data.marks import marks_in, with_spans_first
-from tlm.data.ranges import BATCH_TOKENS, CUT, HEAD, Ints, by_length, skipped
+from tlm.data.ranges import BATCH_TOKENS, CUT, HEAD, Ints, by_length, longest_first, skipped
 from tlm.data.tasks.metrics import MULTI_LABEL, THRESHOLDS, UNFITTED, Floats, Texts
 from tlm.errors import InputError, reason
 from tlm.progress import Meter
@@ -147,16 +147,13 @@ def _kept(texts: list[int | None], max_length: int, cut: str) -> list[int]:
 
     `texts` says which text each token is of: 0 or 1; None for special tokens.
     """
-    first, second = texts.count(0), texts.count(1)
-    most = max_length - texts.count(None)
-    if first + second > most:
-        short = min(first, second, most // 2)
-        first, second = (most - short, short) if first > second else (short, most - short)
     of = np.array([-1 if text is None else text for text in texts])
     keep = of < 0
-    for text, count in enumerate((first, second)):
-        places = np.flatnonzero(of == text)
-        keep[places[np.arange(count) + skipped(np.array([count]), np.array([len(places)]), cut)]] = True
+    places = [np.flatnonzero(of == text) for text in (0, 1)]
+    lengths = np.array([[len(own)] for own in places])
+    counts = longest_first(lengths[0], lengths[1], max_length - int(keep.sum()))
+    for own, length, count in zip(places, lengths, counts, strict=True):
+        keep[own[np.arange(count[0]) + skipped(count, length, cut)]] = True
     return np.flatnonzero(keep).tolist()  # type: ignore[no-any-return]
 
 

@@ -97,9 +97,6 @@ def _unchecked(groups: Sequence[Group], task: Artifact | None) -> Iterator[Check
 
 
 def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> Iterator[Check]:
-    if copies := best["examples"]["dev"] - len(groups[0].on("dev", without_copies=True).splits[0].gold):
-        of = f"{copies:,} of the {best['examples']['dev']:,} dev texts are in train too"
-        yield Check("TLM002", WARNING, f"{of}, so dev prefers models that repeat what they have seen.")
     if (total := best["examples"]["test"]) and not len(groups[0].on("test", without_copies=True).splits[0].gold):
         said = f"All {total:,} test texts are in train too, so no score tells how a model does on new texts."
         yield Check("TLM002", WARNING, said)
@@ -108,6 +105,9 @@ def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> I
         also = f" and the linear model {score_text(theirs)}" if theirs else ""
         copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
         yield Check("TLM002", WARNING, f"{copied} Without them, {best['name']} has {score_text(found['score'])}{also}.")
+    if copies := best["examples"]["dev"] - len(groups[0].on("dev", without_copies=True).splits[0].gold):
+        of = f"{copies:,} of the {best['examples']['dev']:,} dev texts are in train too"
+        yield Check("TLM002", WARNING, f"{of}, so dev prefers models that repeat what they have seen.")
 
 
 def _small(groups: Sequence[Group]) -> Iterator[Check]:

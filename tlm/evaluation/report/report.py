@@ -32,7 +32,7 @@ from tlm.settings.options import Prices
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 23
+VERSION = 24
 
 
 def report(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.marks import Marks, listed_marks
-from tlm.data.ranges import HEAD, Ints, ranges, skipped
+from tlm.data.ranges import HEAD, Ints, longest_first, ranges, skipped
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, values_of
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
@@ -102,11 +102,7 @@ class Texts:
         room, first = self.max_length - self._added, self.first.lengths_of(rows)
         if self.second is None:
             return np.minimum(first, room), np.zeros_like(first)
-        second = self.second.lengths_of(rows)
-        first_is_short = first <= second
-        short = np.minimum(np.minimum(first, second), room // 2)
-        long = np.minimum(np.maximum(first, second), room - short)
-        return np.where(first_is_short, short, long), np.where(first_is_short, long, short)
+        return longest_first(first, self.second.lengths_of(rows), room)
 
     @property
     def _added(self) -> int:

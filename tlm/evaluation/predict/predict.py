@@ -293,14 +293,12 @@ def read_rows(
 
     Args:
         lines: Lines of the file, with their line ends.
-        form: Format; ``auto`` reads JSON lines if the first line that is not empty begins with a brace, CSV if it names
-            the column of the text, else plain text.
+        form: Format; ``auto`` reads what the first line with text is: an object of JSON, CSV's names, or plain text.
         text_field: Field of the text (jsonl, csv).
         pair_field: Field of the second text; empty for single texts.
         keep: Further fields.
 
-    Raises:
-        InputError: there is no row at all, or the CSV header lacks a field or has it twice.
+    Raises InputError: there is no row at all, or the CSV header lacks a field or has it twice.
     """
     lines = chain([next(lines, "").removeprefix("\ufeff")], lines)
     empty: list[str] = []

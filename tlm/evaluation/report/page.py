@@ -265,14 +265,14 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
 READING = (
     "An arm is one way to train, named after its text: bm25 was retrieved, random drawn, task-only is the task’s own. "
     "linear is a linear model of the task’s words, static means word vectors of the arm’s text, + a mixture. Models "
-    "are chosen on dev; test shows how they do on new texts. Scores go up to 100, and a difference of 1 is a point. "
-    "F1 of a class is high if few of its texts are missed and few others are taken for it; macro-F1 is its "
-    "mean over the classes that occur in test or in the answers.",
+    "are chosen on dev, where a mixture with the linear model stands for its part alone; test shows how they do on new "
+    "texts. Scores go up to 100, and a difference of 1 is a point. F1 of a class is high if few of its texts are "
+    "missed and few others are taken for it; macro-F1 is its mean over the classes that occur in test or answers.",
     "Another test set, another seed or other retrieved text would give another score. The 95 % interval shows by how "
-    "much: in 19 of 20 repetitions it contains the score on an unlimited number of test texts. A probability says how "
-    "likely one model is to be ahead of another on new texts like these, judged by this test alone: 50 % is a coin "
-    "toss, and above 95 % mistakes are rare. Intervals of differences are wider, because several comparisons are made "
-    "at once; an order is claimed only where such an interval excludes 0.",
+    "much: in about 19 of 20 repetitions it contains the score on an unlimited number of test texts, in fewer where "
+    "classes have few test texts. A probability says how likely one model is to be ahead of another on new texts like "
+    "these, judged by this test alone: 50 % is a coin toss, and above 95 % mistakes are rare. Intervals of differences "
+    "are wider, because several comparisons are made at once; an order is claimed only where one excludes 0.",
 )
 
 

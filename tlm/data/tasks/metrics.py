@@ -6,9 +6,9 @@ computes the sums of each group of examples, and `scores_of` turns sums into sco
 resampled test sets takes one matrix product.
 
 Degenerate cases have a defined score: without examples every score is 0; macro-F1 leaves out classes that are neither
-among the gold labels nor among the predictions (as scikit-learn does); Matthews, Pearson and Spearman are 0 where one
-side is constant; a text that has no labels and gets none counts as right. NumPy only: importing scikit-learn would add
-1.5 CPU seconds to every fine-tuning process.
+among the gold labels nor among the predictions (as scikit-learn does, but not of several labels a text); Matthews,
+Pearson and Spearman are 0 where one side is constant; a text that has no labels and gets none counts as right. NumPy
+only: importing scikit-learn would add 1.5 CPU seconds to every fine-tuning process.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -237,7 +237,7 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
             yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
             continue
         asked = any(one["asker"] for one in arm["passages"])
-        above = " Above each, a training example whose query found it; words of four letters or more in both are marked." if asked else ""
+        above = " Above each, an example whose query found it; words of 4 letters or more in both are marked." * asked
         shown = f"{len(arm['passages'])} of {arm['total']:,} passages"
         yield Text(f"{shown}, evenly spaced through the subset, not hand-picked.{above}", "small")
         yield from map(_card, arm["passages"])

@@ -21,7 +21,7 @@ from tlm.data.passages import rows_at
 from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
-from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits, texts_of
+from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits, twins_of
 from tlm.data.tasks.labelled import twin_key
 from tlm.data.tasks.metrics import Floats
 from tlm.data.tasks.splits import SPLITS
@@ -141,7 +141,9 @@ def label_next(
     if labels is None or several:
         raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
     check_pairs(of_pairs(folder, artifact) if folder else None, bool(fields.pair_field), "--pair-field")
-    rows = _rows(pool, fields, max_rejected, _texts_of(artifact))
+    task = artifact.nearest("task") if artifact else None
+    known = twins_of(read_splits(task, *SPLITS).values()) if task else set()
+    rows = _rows(pool, fields, max_rejected, known)
     texts, second = [row[fields.text_field] for row in rows], fields.pair_field
     pairs = [row[second] for row in rows] if second else None
     chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
@@ -231,13 +233,6 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list
 def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
     found = {name: text_of(row.values, name) for name in fields.of_texts} | {fields.label_field: ""}
     return found | {name: name_of(row.values, name) for name in (fields.id_field, fields.group_field) if name}
-
-
-def _texts_of(model: Artifact | None) -> set[str]:
-    """The twin keys of the labelled texts of the task that a model was trained on."""
-    task = model.nearest("task") if model else None
-    splits = read_splits(task, *SPLITS).values() if task else ()
-    return {twin_key(*text) for split in splits for text in texts_of(split)}
 
 
 WIDTH = 240  # characters shown of a text

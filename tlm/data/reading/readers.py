@@ -299,7 +299,7 @@ def _csv(file: RawFile) -> Iterator[_Record | Reject]:
 
 
 def _tsv(file: RawFile) -> Iterator[_Record | Reject]:
-    width, inside, opened = 0, False, list[_Record]()
+    width, inside, held = 0, False, None  # whether a value has begun above; a row whose last value may go on
     for number, line in lines(file):
         if line.isspace() and b"\t" not in line:
             continue
@@ -311,16 +311,18 @@ def _tsv(file: RawFile) -> Iterator[_Record | Reject]:
         row = _Record(number, lines=1, values=[_unquoted(value) for value in text.split("\t")])
         width = width or len(row.values)
         ragged, odd = len(row.values) != width, text.count('"') % 2 == 1
-        inside = (ragged and (inside or bool(opened))) or (inside and odd)
-        yield from (one.reject(*_GOES_ON) if inside else one for one in opened)
-        opens = not inside and odd and row.values[-1].startswith('"')
-        opened = [row] if opens and not ragged else []  # the next line says whether its value ends here
-        if inside or (opens and ragged):
+        part = (inside and (ragged or odd)) or (held is not None and ragged)
+        if held is not None:
+            yield held.reject(*_GOES_ON) if part else held
+        opens = not part and odd and row.values[-1].startswith('"')
+        held = row if opens and not ragged else None  # the next line says whether its value ends here
+        if part or (opens and ragged):
             yield row.reject(*_GOES_ON)
-        elif not opened:
+        elif held is None:
             yield row
-        inside = (inside and not odd) or (opens and ragged)
-    yield from opened
+        inside = (part and not odd) or (opens and ragged)
+    if held is not None:
+        yield held
 
 
 def _unquoted(value: str) -> str:

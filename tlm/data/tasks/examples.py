@@ -5,7 +5,7 @@ often, and its labels are compared without regard to their order.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.data.tasks.metrics import Split
 from tlm.data.tasks.splits import GROUP, SPLITS, groups_of
 from tlm.errors import InputError
@@ -118,6 +118,11 @@ def in_both(before: Split, now: Split) -> NDArray[np.int64]:
 def texts_of(split: Split) -> Iterator[Key]:
     """The texts of a split, each with its second one or None."""
     yield from zip(split.texts, split.pairs or repeat(None))  # noqa: B905, a repetition has no length
+
+
+def twins_of(splits: Iterable[Split]) -> set[str]:
+    """The `twin_key` of every text, or pair of texts, of some splits."""
+    return {twin_key(*text) for split in splits for text in texts_of(split)}
 
 
 def _by_split(task: Artifact) -> dict[str, Texts]:

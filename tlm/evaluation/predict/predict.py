@@ -312,7 +312,7 @@ def read_rows(
     if form == "auto":
         named = text_field in next(csv.reader([first], delimiter=csv_separator(first)), [])
         form = "jsonl" if first.lstrip(" \t").startswith("{") else "csv" if named else "txt"
-    whole = chain(empty if form == "txt" else [], [first], lines)  # whose rows are counted
+    whole = chain(empty if form == "txt" else [], [first], lines)  # where they are rows
     fields = [text_field, pair_field] if pair_field else [text_field]
     if form == "csv":
         return _csv_rows(whole, fields, keep, csv_separator(first))

@@ -211,22 +211,22 @@ def _rare(task: Artifact | None) -> Iterator[Check]:
         return
     with suppress(InputError):  # gone, which the report says elsewhere
         scored = ("test",) if task.details["metric"] == "macro_f1" else ()  # which counts all classes alike
-        for split, gold in ((one.name, one.gold) for one in read_splits(task, "train", *scored).values()):
-            counts = gold.sum(axis=0) if gold.ndim > 1 else np.bincount(gold, minlength=len(labels))
+        for split, one in read_splits(task, "train", *scored).items():
+            counts = one.gold.sum(axis=0) if one.gold.ndim > 1 else np.bincount(one.gold, minlength=len(labels))
             rare = [place for place in np.argsort(counts, kind="stable").tolist() if counts[place] < LEAST_OF_CLASS]
-            if rare and len(gold):
+            if rare and one.texts:
                 named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
+                named += ", …" * (len(rare) > NAMED)
                 of = f"{len(rare):,} of {len(labels):,} classes have fewer than {LEAST_OF_CLASS} examples in {split}"
-                few = f"{of}: {named}{', …' * (len(rare) > NAMED)}"
-                yield Check("TLM011", NOTE, f"{few}; label more, or merge classes.")
+                yield Check("TLM011", NOTE, f"{of}: {named}; label more, or merge classes.")
 
 
 def _hardly_retrieved(groups: Sequence[Group]) -> Iterator[Check]:
-    """Text that few queries have a part in."""
+    """Text of few passages, or text in which most queries found none."""
     for subset in {run.subset.uri: run.subset for group in groups for run in group.runs if run.subset}.values():
         hits = follow(subset, "hits")
-        asked = hits.counts.get("queries", 0) if hits is not None else 0  # 0: drawn, or chosen without queries
-        missed = hits.counts.get("no hit", 0) if hits is not None else 0
+        counts = hits.counts if hits is not None else {}
+        asked, missed = counts.get("queries", 0), counts.get("no hit", 0)  # 0 queries: drawn, or chosen without any
         if asked and (subset.details["passages"] < LEAST_PASSAGES or 2 * missed > asked):
             text = f"The text of {subset.details['arm']} has {subset.details['passages']:,} passages"
             found = f"{text}, and {missed:,} of {asked:,} queries found none"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, count, starmap
+from itertools import count
 from operator import mul
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.spending import JOULES, Amount, Spending, Spent, added, peak_memory
-from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, texts_of
-from tlm.data.tasks.labelled import UNLABELLED, twin_key
+from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, twins_of
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.data.tasks.metrics import Floats, Split, Texts
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
@@ -155,11 +155,10 @@ def check_unseen(trained: Artifact, task: Artifact) -> None:
     own = {one.content: one for one in inputs if one is not None and one.manifest.kind == "task"}
     if task.content in own or not own:
         return
-    found = {name: set(starmap(twin_key, texts_of(split))) for name, split in read_splits(task, *SPLITS).items()}
+    found = {name: twins_of([split]) for name, split in read_splits(task, *SPLITS).items()}
     scored = (found["dev"] | found["test"]) - found["train"]
     for other in own.values():
-        splits = read_splits(other, "train", UNLABELLED).values()
-        if both := sorted(scored.intersection(starmap(twin_key, chain.from_iterable(map(texts_of, splits))))):
+        if both := sorted(scored & twins_of(read_splits(other, "train", UNLABELLED).values())):
             what = f"{trained.uri} learned from {len(both):,} of the {len(scored):,} dev and test texts of {task.uri}"
             what = f"{what}, such as '{visible(both[0], 60)}', which {other.uri} has in train"
             if len(both) > max(FEW_LEARNED, MOST_LEARNED * len(scored)):

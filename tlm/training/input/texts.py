@@ -100,9 +100,8 @@ class Texts:
     def kept(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return the numbers of tokens of the first and the second text of `rows` that are kept."""
         room, first = self.max_length - self._added, self.first.lengths_of(rows)
-        if self.second is None:
-            return np.minimum(first, room), np.zeros_like(first)
-        return longest_first(first, self.second.lengths_of(rows), room)
+        second = np.zeros_like(first) if self.second is None else self.second.lengths_of(rows)
+        return longest_first(first, second, room)
 
     @property
     def _added(self) -> int:

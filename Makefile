@@ -58,7 +58,7 @@ help:  ## Show this help
 # Everything, where it is installed already.
 LIGHT = $(if $(wildcard $(VENV)/ready),$(VENV)/ready,$(VENV)/light)
 
-demo: $(LIGHT)  ## Retrieve text for a task and train models without a network (two minutes on two cores); print the report
+demo: $(LIGHT)  ## Retrieve text for a task and train models without a neural network (two minutes on two cores); print the report
 	$(RUN) -m demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml --pipeline shallow $(ARGS)
 

@@ -105,6 +105,8 @@ def find(host: str, ui_host: str = "") -> tuple[str, str]:
         raise InputError("no address of Kubeflow Pipelines: give --host http://…, or set KF_PIPELINES_ENDPOINT")
     if not host:
         return IN_CLUSTER, ui_host.rstrip("/")
+    if "@" in host + ui_host:
+        raise InputError("the address of Kubeflow Pipelines has a password in it; give a token by --token-file")
     check_url(host, "--host")
     api = host.rstrip("/").removesuffix("/#")
     return api, (ui_host or api).rstrip("/")

@@ -82,7 +82,7 @@ _LOCATIONS = (
     *("run_published", "paper_models", "report_against", "compared_with"),
 )
 # Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
-_SECRET = re.compile(r"://[^/?#\s]*:[^/?#\s]*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
+_SECRET = re.compile(r"://[^\s/]*:[^/]*@|://[^\s:/@]*:\S*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SHORTEST_SECRET = 8  # characters; a test server's password is often a word, which parameters contain, too
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
 _TYPES = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "STRING": str, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}

@@ -15,7 +15,7 @@ class Parameters:
 
     Args:
         params: YAML file with parameters; samples are in pipelines/params.
-        changes: One parameter; may be repeated.
+        changes: A parameter; may be repeated.
     """
 
     params: Path | None = None
@@ -28,8 +28,8 @@ class PipelineFile:
 
     Args:
         file: A compiled pipeline; without it, one of this code.
-        pipeline: Without --file: tlm; shallow: no network, in minutes; rerank: text by influence; ablation: a table
-            of the paper; multitask: several tasks.
+        pipeline: Without --file: tlm; shallow: no neural network, in minutes; rerank: text by influence; ablation: a
+            table of the paper; multitask: several tasks.
             [default: tlm]
         images: File with the images to run in, as `make images` writes it.
     """
@@ -61,7 +61,7 @@ class Connection:
 
     Args:
         host: Address of Kubeflow Pipelines, http://… or https://…; inside a cluster it is found.
-        ui_host: Address for links, if it is another.
+        ui_host: Address for links, if it is not that of --host.
         namespace: Whose runs they are, where Kubeflow has several users.
         token_file: File with a bearer token, read again for each call; without it, the variable KFP_EXISTING_TOKEN
             is the token.
@@ -83,8 +83,8 @@ class RunOptions:
 
     Args:
         experiment: Experiment; created if there is none.
-        pipeline_root: Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp.
-        service_account: Kubernetes service account of the pods.
+        pipeline_root: Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp; by default where it always does.
+        service_account: Kubernetes service account of the pods, tlm-runner in our manifests; by default Kubeflow's own.
     """
 
     experiment: Annotated[str, Option(envvar="KF_PIPELINES_DEFAULT_EXPERIMENT_NAME")] = "tlm"
@@ -149,7 +149,8 @@ class RunSettings:
     """Settings of model and training.
 
     Args:
-        overrides: Settings to change, such as train.rho1=4; auto chooses K, query and rho1 by the paper's rules.
+        overrides: Settings to change, separated by spaces, such as train.rho1=4 train.steps=4000; auto chooses K, query
+            and rho1 by the paper's rules.
         preset: Named settings of model and training; see `tlm show`.
         seeds: Seeds, separated by commas.
     """
@@ -166,8 +167,9 @@ class Compared(RunSettings):
     Args:
         arms: Arms to train, separated by commas: bm25, random, task-only, dsir, classifier, dense, hybrid; and of
             published models: embeddings, published (stage 2 alone), published-bm25 and so on (stage 1, too).
-        overrides: Settings to change, such as train.rho1=4; auto chooses K, query and rho1 by the paper's rules.
-            Of published models, only model.max_length, model.cut and model.spans_first change.
+        overrides: Settings to change, separated by spaces, such as train.rho1=4 train.steps=4000; auto chooses K, query
+            and rho1 by the paper's rules. Of published models, only model.max_length, model.cut and model.spans_first
+            change.
         published: Published models to compare with, separated by commas: folders, s3://… or names on the Hugging Face
             Hub; if run_arms names none of their arms, embeddings and published are added.
         published_preset: Named settings of published models; empty for finetune-published (stage 2 alone) and adapt
@@ -186,7 +188,8 @@ class Draws(Compared):
     Args:
         arms: Texts to learn vectors from, separated by commas: bm25, random, task-only, dsir, classifier, dense,
             hybrid; embeddings is added if run_published names a model.
-        overrides: Settings to change, such as retrieve.top_k=20; auto chooses K and query by the paper's rules.
+        overrides: Settings to change, separated by spaces, such as retrieve.top_k=20; auto chooses K and query by the
+            paper's rules.
         preset: Named settings; only those of the retrieval have an effect here; see `tlm show`.
         published: Published models whose embeddings to compare with, separated by commas: folders, s3://… or names on
             the Hugging Face Hub.

@@ -27,7 +27,7 @@ from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm import errors
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
-from tlm.errors import NO_TORCH, InputError, Interrupted
+from tlm.errors import NO_TORCH, InputError, Interrupted, printable
 from tlm.evaluation.predict.predict import trained
 from tlm.runs.pods import S3_KEYS, USER
 from tlm.training.distributed.launch import LOCKS, VISIBLE
@@ -83,7 +83,9 @@ class Transcript(io.TextIOBase):
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")  # one write, so that lines of parallel steps do not mix; kfp replaces `print`
+    sys.stderr.write(
+        f"{printable(line)}\n"
+    )  # one write, so that lines of parallel steps do not mix; kfp replaces `print`
     sys.stderr.flush()
 
 

@@ -35,12 +35,12 @@ def levers(
 
     Args:
         task: URI of the task.
-        changes: Settings, each of them a change of its own, such as train.mask_share=0.3.
+        changes: A setting, which is a change of its own, such as train.mask_share=0.3; may be repeated.
         file: Results, a line of JSON a run, with its answers; lines are added.
         tokenizer: URI of the tokenizer.
         subset: URI of the subset.
         preset: Named settings.
-        overrides: Settings that all runs share.
+        overrides: A setting that all runs share; may be repeated.
         seeds: How many seeds a change.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """

@@ -6,9 +6,15 @@ import re
 from collections.abc import Iterable
 
 NO_TORCH = (
-    "neural networks need PyTorch, which is not installed here; install it with `make install` or "
-    "`pip install tlm-kubeflow[train]`, or run the pipeline `shallow`, which has models without one"
+    "neural networks need PyTorch, which is not installed here; install it with `make install`, or in "
+    "a checkout `pip install '.[train]'`, or run the pipeline `shallow`, which has models without one"
 )
+# Characters that count as printable, but show nothing: fillers, variation selectors, tags.
+BLANKS = (
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0e\uffa0\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_BLANK = re.compile(f"[{BLANKS}]")
 _PASSWORD = re.compile(r"(?<=://)(?:[^/?#\s]*|[^\s:/]*:\S*)@")  # the user and password of a URL
 
 
@@ -24,7 +30,12 @@ class TlmError(Exception):
     exit_code = 1
 
     def __init__(self, text: str) -> None:
-        super().__init__(_PASSWORD.sub("…@", text))
+        super().__init__(printable(without_passwords(text)))
+
+
+def without_passwords(text: str) -> str:
+    """The text without users and passwords of URLs."""
+    return _PASSWORD.sub("…@", text)
 
 
 class InputError(TlmError):
@@ -70,7 +81,8 @@ def printable(text: str) -> str:
 
     Messages quote names of files, fields and labels, which may come from untrusted sources.
     """
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return _BLANK.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
 
 
 def reason(error: Exception) -> str:

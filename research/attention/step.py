@@ -31,12 +31,13 @@ def attention(
     Args:
         models: URIs of models or checkpoints, or folders of any encoder that transformers loads (BERT, RoBERTa).
         task: URI of the task whose texts the models read.
-        names: Names of the models on the page, in order; by default arm and seed, or the name of the folder.
+        names: Name of a model on the page; repeated, in order of the models; by default arm and seed, or the folder's
+            name.
         split: Which examples to read: train, dev or test.
         examples: Maximum number of examples, evenly spaced.
         threshold: Share of tokens that makes a head positional or vertical; the paper's is 0.9.
         max_length: Maximum number of tokens read from a text.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     if not 0.5 < threshold <= 1:

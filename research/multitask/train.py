@@ -36,7 +36,7 @@ def train_multitask(
         tokenizer: URI of the tokenizer.
         subset: URI of the subset, merged from the tasks' own. Without one, all steps train on the tasks' own texts.
         preset: Named settings; `tlm show` lists them. Their steps are those of all tasks together.
-        overrides: Settings to change, such as train.steps=10000.
+        overrides: A setting to change, such as train.steps=10000; may be repeated.
         seed: For weights, order, masks and dropout.
         compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.

@@ -28,7 +28,7 @@ def retrieval_study(
 
     Args:
         subsets: URIs of subsets.
-        names: Names of the subsets on the page, in order; by default task and arm.
+        names: Name of a subset on the page; repeated, in order of the subsets; by default task and arm.
         top: Number of most-retrieved passages and of over- and under-represented words to show.
         sample: Maximum number of passages, of each subset and of the corpus, whose words are counted.
         seed: Seed of that sample.

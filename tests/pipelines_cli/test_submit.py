@@ -79,6 +79,9 @@ def test_an_experiment_is_found_again(ask, api: StandIn) -> None:
         ("train_tolerations=[2024-01-01]", "cannot be written as JSON; write plain values"),
         ("registry_address=registry:8080", "registry_address is 'registry:8080'; expected the address of Kubeflow's"),
         ("registry_address=http://me:key@registry:8080", "parameter 'registry_address' has a password, key or token"),
+        ("corpus_paths=https://me:k/ey@host/x", "parameter 'corpus_paths' has a password, key or token"),
+        ("corpus_paths=https://me:k#ey@host/x", "parameter 'corpus_paths' has a password, key or token"),
+        ("corpus_paths=https://me:k ey@host/x", "parameter 'corpus_paths' has a password, key or token"),
         ("export_overlap=", "parameter 'export_overlap' has no value; leave it out"),
         ("corpus_words=[", "--set corpus_words=[: not valid YAML"),
         ("corpus_words", "--set corpus_words: expected name=value"),
@@ -89,6 +92,15 @@ def test_a_wrong_parameter_calls_nobody(ask, api: StandIn, change: str, sentence
     assert done.code == 2
     assert sentence in done.err
     assert done.err.count("\n") == 1
+    assert api.requests == []
+
+
+@pytest.mark.parametrize("option", ["--host", "--ui-host"])
+def test_a_password_in_an_address_is_neither_used_nor_shown(ask, api: StandIn, option: str) -> None:
+    done = ask("submit", option, api.url.replace("://", "://admin:hunter2@"))
+    assert done.code == 2
+    assert "has a password in it; give a token by --token-file" in done.err
+    assert "hunter2" not in done.err + done.out
     assert api.requests == []
 
 

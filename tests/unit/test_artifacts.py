@@ -14,7 +14,7 @@ from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, add_files, con
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, scratch_folder
-from tlm.artifacts.stores.store import canonical_json, value_sha256
+from tlm.artifacts.stores.store import canonical_json, check_url, value_sha256
 from tlm.errors import InputError
 
 # ---- names and digests
@@ -319,6 +319,27 @@ def test_small_files_of_the_dead_are_swept_when_they_are_old(tmp_path):
         assert (old.exists(), new.exists()) == (False, True)
 
 
+def test_links_among_unfinished_files_reach_nothing_outside(tmp_path):
+    """A store that somebody else gave us may have them: what is swept there, and its locks, must not be elsewhere."""
+    theirs = tmp_path / "theirs"
+    (theirs / "notes").mkdir(parents=True)
+    for name in ("notes.lock", "old"):
+        (theirs / name).write_text("precious")
+        os.utime(theirs / name, (0, 0))
+    store = LocalStore(tmp_path / "root")
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/.scratch").symlink_to(theirs)
+    with pytest.raises(InputError, match="leads out of"):
+        store.scratch()
+    assert {path.name for path in theirs.iterdir()} == {"notes", "notes.lock", "old"}
+    (tmp_path / "root/.scratch").unlink()
+    (tmp_path / "root/.scratch").mkdir()
+    (tmp_path / "root/.scratch/new.lock").symlink_to(tmp_path / "created")
+    with scratch_folder(store.scratch(), "mine"):
+        assert not (tmp_path / "created").exists()
+        assert not (tmp_path / "root/.scratch/new.lock").is_symlink()
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="which file a handle is of, only Linux tells")
 def test_all_is_on_the_disk_before_the_manifest_appears(tmp_path, monkeypatch):
     """A power cut may lose what is not synced: data, the manifest's own bytes, the names in a folder."""
@@ -344,3 +365,14 @@ def test_all_is_on_the_disk_before_the_manifest_appears(tmp_path, monkeypatch):
     assert {path.name for path in files if path.stat().st_ino not in before} == set()
     assert {path.parent for path in files} <= before
     assert folder in synced, "the name of the manifest itself"
+
+
+@pytest.mark.parametrize("address", ["https://me:hun ter2@host", "me:hunter2@host:1", "https://me:hun\tter2@host:9200"])
+def test_passwords_in_broken_addresses_are_not_shown(address, monkeypatch):
+    with pytest.raises(InputError, match="expected https://host:port") as error:
+        check_url(address, "TLM_ELASTICSEARCH_URL")
+    assert "ter2" not in str(error.value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", address)
+    with pytest.raises(InputError, match="AWS_ENDPOINT_URL_S3 has a password in it") as error:
+        open_store("s3://bucket/prefix").read("x")
+    assert "ter2" not in str(error.value)

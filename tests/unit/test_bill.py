@@ -162,7 +162,7 @@ def test_the_rows_and_who_shares_them(tmp_path: Path) -> None:
     for words in ("Once, for all tasks", "CO₂e: 500 g a kilowatt-hour", "36 for an hour of a CPU core", "3.3·10¹³"):
         assert words in text
     assert "| Corpus (60 passages) | – | 40 s | 80 s | 0.4 Wh | 0.2 g | 0.8 |" in files["md"]
-    assert "| `bm25` | 125 | 1.94 | 4.20 | 6.3 | 512 |" in files["md"]
+    assert "| **`bm25`** | **125** | **1.94** | **4.20** | **6.3** | **512** |" in files["md"]
 
 
 def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
     (model,) = bill["predictions"]
     assert model["million"] == NOTHING
     assert [model[name] for name in units.SPEEDS] == [None] * 6
-    assert "| Index | – | – | – | – |" in files["md"]
+    assert "| Index | – | – | – |" in files["md"]
     assert "not measured" in Page(files["html"]).text
-    assert "| `bm25` | – | – | – | – | – |" in files["md"]
+    assert "| **`bm25`** | **–** | **–** | **–** | **–** | **–** |" in files["md"]
 
 
 @pytest.mark.parametrize(("noted", "known"), [(20.0, Spent(cpu_seconds=23.0)), (None, Spent())])

@@ -67,7 +67,7 @@ def test_texts_that_a_model_does_not_read_to_the_end(tmp_path: Path) -> None:
     for name in ("train", "dev", "test"):
         own = whole[np.array(split) == name]
         lost = (own - own.clip(max=48)).sum() / own.sum()
-        said.append(f"{name} {(own > 48).mean():.0%} and {lost:.1%}")
+        said.append(f"{name} {100 * (own > 48).mean():.0f} % and {100 * lost:.1f} %")
     assert len({one.partition(" ")[2] for one in said}) == 3
     assert sentence == (
         f"task-only reads at most 48 tokens of a text. Texts that are cut, and tokens lost: {', '.join(said)}. "

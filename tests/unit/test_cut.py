@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.published import write_bert
-from tests.toys import Row, make, ragged, save
+from tests.toys import Row, make, make_task, ragged, save
 from tests.toys_training import GLUE, SMALL, TOPICS, checkpoint, model, rows, task, tokenizer
 from tests.unit.test_batches import PAD_TO_MASK, ids, library
 from tlm.artifacts.artifact import Artifact
@@ -163,6 +163,17 @@ def test_torch_and_onnx_read_what_training_read_one_by_one_as_together(both_ends
 
 def test_the_model_card_says_how_long_texts_are_cut(both_ends: tuple[Artifact, Path]) -> None:
     assert "a\nquarter of its share of the tokens" in (both_ends[0].path("model") / "README.md").read_text()
+
+
+def test_names_and_labels_cannot_act_in_the_model_card(tmp_path: Path) -> None:
+    label = "a` ![x](https://evil.example/x) <img src=x>\u202e `"
+    named = [(*one[:2], f"{label}{one[2]}", one[3]) for one in rows()]
+    labelled = make_task(
+        tmp_path, named, "macro_f1", sorted(f"{label}{topic}" for topic in TOPICS), name="t <b> [l](x)"
+    )
+    card = (model(tmp_path, checkpoint(tmp_path, labelled), labelled).path("model") / "README.md").read_text()
+    assert "`a' ![x](https://evil.example/x) <img src=x>\\u202e '" in card
+    assert "# t \\<b\\> \\[l\\](x)\n" in card
 
 
 def test_heads_keep_keys_and_files(tmp_path: Path) -> None:

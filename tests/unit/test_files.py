@@ -19,7 +19,7 @@ def test_hub_data_sets_are_an_extra():
     try:
         import datasets  # noqa: F401
     except ImportError:
-        assert refused("hf://owner/name:train").endswith("install it with the extra 'hub'")
+        assert refused("hf://owner/name:train").endswith("in a checkout, `pip install '.[hub]'`")
     else:
         assert "is not the address of a Hub data set" in refused("hf://a/b/c/d")
 

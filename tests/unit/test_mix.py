@@ -19,7 +19,7 @@ from tlm.cli.upkeep import download
 from tlm.data.tasks.examples import read_splits
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
-from tlm.evaluation.predict.predictor import EQUAL, TEMPERATURES, Weights, cross_fitted, fitted, loss
+from tlm.evaluation.predict.predictor import EQUAL, TEMPERATURES, Weights, cross_fitted, fitted, loss, open_predictor
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
@@ -545,3 +545,21 @@ def test_an_encoder_is_mixed_with_the_static_model_of_its_own_draw(tmp_path: Pat
     first, second = (Artifact.open(uri).manifest.key for uri in (store.static, own))
     mixed = [one.input("model").manifest.inputs for one in made if one.details["arm"].count("+") == 2]
     assert [{first, second} & {part.key for part in one.values()} for one in mixed] == [{first}, {second}]
+
+
+@pytest.mark.parametrize("place", ["../other", "/etc", ".", "0-0/../../other", ""])
+def test_a_mixture_has_its_models_in_its_own_folder(place: str, tmp_path: Path) -> None:
+    """Their files are verified with it; those elsewhere would be read unseen."""
+    splits = ["train"] * 9 + ["dev"] * 3 + ["test"] * 3
+    rows: list[Row] = [(f"a text of {LABELS[at % 3]}", None, LABELS[at % 3], split) for at, split in enumerate(splits)]
+    task = make_task(tmp_path, rows, "macro_f1", LABELS)
+    linear = baseline(task, root=str(tmp_path))
+    for name, metrics in (("other", linear), ("mixed", mix([linear, static(task, root=str(tmp_path))]))):
+        shutil.copytree(Artifact.open(metrics).input("model").path("model"), tmp_path / name)
+    config = json.loads((tmp_path / "mixed/config.json").read_text())
+    (tmp_path / "mixed/config.json").write_text(json.dumps(config | {"parts": [[place], *config["parts"][1:]]}))
+    with pytest.raises(InputError, match="names models elsewhere; expected names such as 0-0"):
+        open_predictor(tmp_path / "mixed", "cpu")
+    (tmp_path / "mixed/config.json").write_text('{"tlm_family": "mixture"}')
+    with pytest.raises(InputError, match="is no whole model \\(KeyError: 'labels'\\); copy the model again"):
+        open_predictor(tmp_path / "mixed", "cpu")

@@ -197,7 +197,7 @@ def test_without_the_library_there_is_a_page_and_a_sentence(
     monkeypatch.setitem(sys.modules, "cyclonedx", None)
     provenance(made["corpus"], to=str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"provenance.{form}" for form in ("html", "json", "md")]
-    assert "tlm-kubeflow[bom]" in capsys.readouterr().err
+    assert "'.[bom]'" in capsys.readouterr().err
 
 
 def test_what_is_gone_is_named(tmp_path: Path) -> None:

@@ -138,14 +138,16 @@ def test_runs_of_one_arm_with_other_settings_stand_apart_and_say_which(tmp_path:
 
 def test_losses_over_another_vocabulary_are_not_compared(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
-    runs = [world.metrics("task-only", seed, 0.6) for seed in range(2)]
+    runs = [world.metrics(arm, seed, 0.6) for arm in ("task-only", "random") for seed in range(2)]
     runs += [world.metrics("bm25", seed, 0.7, mlm=1.5, vocabulary="of a pre-trained model") for seed in range(2)]
     told = told_of(runs)
     (sentence,) = [sentence for sentence in told["findings"] if "masked language model" in sentence]
     assert "task-only 5.00" in sentence
     assert "1.5" not in sentence
     assert "another vocabulary: bm25" in sentence
-    assert told["losses"] == ["task-only"]
+    assert sorted(told["losses"]) == ["random", "task-only"]
+    alone = told_of(runs[2:])  # of one arm, there is nothing to compare
+    assert not any("masked language model" in sentence for sentence in alone["findings"])
 
 
 def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> None:

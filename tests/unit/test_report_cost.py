@@ -59,8 +59,13 @@ def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> N
     first, second, both = table(files["md"])
     assert [row["stage"] for row in (first, second, both)] == ["stage 1", "stage 2", "both"]
     # seeds took 1 h and 2 h on 4 GPUs and 1.5 and 3 kWh: 1.5 h, 6 GPU hours, 2.25 kWh, 6 · 2.5 + 2.25 · 0.4
-    assert (first["time"], first["GPU time"], first["energy"], first["money"]) == ("90 min", "6 h", "2.2 kWh", "15.90")
-    assert (both["time"], both["GPU time"], both["energy"], both["money"]) == ("3 h", "12 h", "4.5 kWh", "31.80")
+    assert (first["time"], first["GPU time"], first["energy"], first["money"]) == (
+        "90 min",
+        "6.0 h",
+        "2.2 kWh",
+        "15.90",
+    )
+    assert (both["time"], both["GPU time"], both["energy"], both["money"]) == ("3.0 h", "12 h", "4.5 kWh", "31.80")
     assert both["FLOPs"] == "8·10¹³"
     assert second == {**first, "stage": "stage 2"}
     told = json.loads(files["json"])["groups"][0]

@@ -8,10 +8,12 @@ import pytest
 
 from tests.toy_reports import is_safe, reported, told_of, toy_world
 from tests.toys import words
+from tlm.errors import InputError, printable
 from tlm.evaluation.pages.blocks import Details, Heading, Table
 from tlm.evaluation.pages.plain import markdown
-from tlm.evaluation.pages.plots import short
+from tlm.evaluation.pages.plots import dots, short
 from tlm.evaluation.pages.text import code, label_text, shared_words, signed, visible
+from tlm.evaluation.report.lineage import dropped_section
 from tlm.evaluation.report.page import MOST_CLASSES, _chosen, _classes
 from tlm.evaluation.score.intervals import spread
 
@@ -20,6 +22,40 @@ def test_size_stays_under_a_megabyte(tmp_path: Path) -> None:
     world = toy_world(tmp_path, texts=[f"{number} " + "long " * 5000 for number in range(50)])
     uris = [world.metrics(arm, seed, 0.6) for arm in ("task-only", "random", "bm25") for seed in range(8)]
     assert len(reported(tmp_path, uris)["html"].encode()) < 600_000
+
+
+def test_warnings_stand_above_the_results_and_notes_below(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    page = reported(tmp_path, [world.metrics(arm, 0, 0.6) for arm in ("bm25", "random")])["md"]
+    parts = "**Warning:** dev has 10 examples", "## Results", "**Note:** Some arms have fewer than 3 seeds"
+    assert sorted(map(page.index, parts)) == [*map(page.index, parts)]
+    assert page.count("dev has 10 examples") == 1
+
+
+def test_a_plot_tells_rows_apart_and_says_where_an_interval_is_unknown(tmp_path: Path) -> None:
+    summary = {"role": "bm25", "arm": "bm25", "test": spread([0.5, 0.6])}
+    name = "published-all-MiniLM-L6-v2-{} + static + linear"
+    drawn = dots([summary | {"name": name.format(text)} for text in ("bm25", "random")], "test", "F1")
+    assert all(name.format(text) in drawn for text in ("bm25", "random"))
+    assert 'width="532.8pt"' in drawn  # as wide as the page
+    world = toy_world(tmp_path)
+    few, many = [
+        [world.metrics(arm, seed, 0.6) for seed in range(count)] for arm, count in (("bm25", 2), ("random", 3))
+    ]
+    hollow = "Hollow dots: fewer than 3 seeds or draws"
+    assert [hollow in reported(tmp_path, uris)["html"] for uris in (few, many)] == [True, False]
+
+
+def test_each_row_that_was_left_out_is_counted_once(tmp_path: Path) -> None:
+    step = {"kind": "subset", "arm": "random", "missing": "",
+            "counts": {"candidates": 40, "kept": 20, "surplus": 15, "overlaps test": 5},
+            "reasons": [{"reason": "overlaps test", "count": 5, "samples": []}]}  # fmt: skip
+    nothing = {"kind": "hits", "arm": "random", "missing": "", "counts": {"hits": 40, "like": 20}, "reasons": []}
+    shown = markdown(list(dropped_section([nothing, step])))
+    assert "- Export, random: read 40, kept 20.\n" in f"{shown}\n"
+    assert "| Export, random | `overlaps test` | 5 |\n| Export, random | surplus | 15 |" in shown
+    assert "nothing" not in shown
+    assert "Left out by" not in markdown(list(dropped_section([nothing])))
 
 
 def remove(kind: str) -> Callable[[Path], None]:
@@ -102,6 +138,10 @@ def test_shortened_names_of_arms_still_differ() -> None:
 def test_inert_text() -> None:
     assert visible(" a\n b\u202ec ") == "a b⟨U+202E⟩c"
     assert len(visible("x" * 2000)) == 600
+    assert visible("no\u200bspace, \U000e0100\u3164\u00ad") == "no⟨U+200B⟩space, ⟨U+E0100⟩⟨U+3164⟩⟨U+00AD⟩"
+    assert visible("👩\u200d🔬 ❤\ufe0f क\u094d\u200dष") == "👩\u200d🔬 ❤\ufe0f क\u094d\u200dष"  # what texts need
+    assert printable("a\u202e\U000e0100\u3164\u034f") == "a\\u202e\\U000e0100\\u3164\\u034f"
+    assert str(InputError("file a\x1b[2J.csv")) == "file a\\x1b[2J.csv"
     assert code("a`b") == "`a'b`"
     assert code("") == "` `"
     pieces = shared_words("The Parser of trees, parsers", "a parser with trees and the")

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.toys import make_task
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
 from tlm.cli.command import flat
 from tlm.cli.upkeep import download
@@ -221,6 +222,9 @@ def test_v2_answers_with_the_outputs_that_are_asked_for_and_by_version(models, s
     found = server.ask("/v2/models/model/infer", asked)
     assert found[0] == 400
     assert found[1]["error"] == "outputs: the model has no 'logits'; expected label, probability, probabilities"
+    asked["outputs"] = [{"name": "label"}] * 1000  # a small body would have a large answer
+    found = server.ask("/v2/models/model/infer", asked)
+    assert found == (400, {"error": "outputs: 1000 tensors, some of them twice; expected each at most once"})
 
 
 WRONG = {  # body: code and sentence
@@ -299,6 +303,35 @@ def test_a_model_of_pairs_refuses_single_texts_also_from_a_folder(models, start,
 def test_an_id_that_no_answer_can_hold_is_one_sentence() -> None:
     with pytest.raises(InputError, match="the id is not UTF-8"):
         protocol.read_v2({"id": "\ud800", "inputs": [{"datatype": "BYTES", "shape": [1], "data": ["a"]}]})
+
+
+def test_connections_that_ask_nothing_are_closed(models, start, monkeypatch) -> None:
+    """Without a head of a request, or with half of one, also after a request; those that ask go on."""
+    server = start(models["linear"])
+    half, body = b"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\n", b'{"instances": ["court"]}'
+    whole = half + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    opened = [socket.create_connection(("127.0.0.1", server.port), 40) for _ in range(4)]
+    for one, begun in zip(opened, (b"", half, whole + half, half), strict=True):
+        one.sendall(begun)
+    time.sleep(5)
+    opened[3].sendall(whole.removeprefix(half))  # slow, but whole
+    answers = [received(one) for one in opened]
+    assert answers[:2] == [b"", b""]
+    assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers[2:])
+    assert server.ask("/v2/health/live")[0] == 200
+
+
+def test_a_redirect_leads_nowhere_that_the_request_names_and_labels_are_inert(tmp_path, start) -> None:
+    hidden = "\u202e\u200b"
+    labels = sorted(f"{topic}{hidden}" for topic in TOPICS)
+    server = start(
+        baseline(make_task(tmp_path, [(*one[:2], f"{one[2]}{hidden}", one[3]) for one in rows()], "macro_f1", labels))
+    )
+    assert server.ask("/v2/health/live/")[0] == 404
+    body = b'{"instances": ["court"]}'
+    answer = received(sent(server, len(body), body))
+    assert b"\\u202e\\u200b" in answer
+    assert "\u202e".encode() not in answer
 
 
 def test_a_body_that_is_too_large_can_be_sent_to_its_end(linear) -> None:

@@ -113,6 +113,8 @@ def test_a_mixture_takes_what_its_members_take_as_far_as_all_were_measured() -> 
     assert together([first, {"texts": 9, "seconds": 1.0, "gpu_seconds": 4.0}], [1, 0]).keys() == {
         "texts", "seconds", "cpu_seconds",
     }, "a model that is never asked takes nothing"  # fmt: skip
+    alone = together([first, {**second, "alone": {"texts": 3, "median_ms": 0.5, "p99_ms": 4.0}}])["alone"]
+    assert alone == {"median_ms": 1.5, "p99_ms": 6.0}
     assert together([first, {}]) == together([]) == together([first, {**second, "texts": 8}]) == {}
 
 
@@ -151,7 +153,8 @@ def test_every_step_that_scores_says_how_fast_and_large_its_model_is(tmp_path: P
     assert mixed["texts"] == 30
     assert mixed["cpu_seconds"] == pytest.approx(sum(one["cpu_seconds"] for one in members))
     assert mixed["bytes"] == sum(one["bytes"] for one in members)
-    assert "alone" not in mixed
+    for name in ("median_ms", "p99_ms"):
+        assert mixed["alone"][name] == pytest.approx(sum(one["alone"][name] for one in members))
 
 
 def test_what_was_measured_is_no_part_of_the_content(tmp_path: Path) -> None:

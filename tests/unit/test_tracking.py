@@ -35,7 +35,7 @@ def test_a_report_without_the_client_is_whole(
     store = Store(tmp_path / "store")
     written = Artifact.open(report([store.baseline, store.static], root=str(store.root)))
     assert len(read_json(written, "report.json")["groups"]) == 2
-    missing = "mlflow-skinny is missing: pip install 'tlm-kubeflow[mlflow]'"
+    missing = "mlflow-skinny is missing: in a checkout, pip install '.[mlflow]'"
     assert capsys.readouterr().err.endswith(f"warning: {ADDRESS} is set, but {missing}; {AGAIN}")
 
 

@@ -39,7 +39,7 @@ COMMANDS = {  # name: (module:function, summary)
     "export-onnx": ("tlm.serving.export_onnx:export_onnx", "Write a model as ONNX, in float32 and int8"),
     "baseline": ("tlm.evaluation.score.baseline:baseline", "Train and score a linear model of words and spans"),
     "static": ("tlm.evaluation.score.baseline:static", "Train and score static vectors of retrieved text"),
-    "label-names": ("tlm.evaluation.labelling:label_names", "Make a first model of label names, no labels"),
+    "label-names": ("tlm.evaluation.labelling:label_names", "Make a first model from descriptions of classes"),
     "label-next": ("tlm.evaluation.labelling:label_next", "Choose the texts of a pool to label next"),
     "label-errors": ("tlm.evaluation.labelling:label_errors", "List labels that look wrong"),
     "import-predictions": ("tlm.evaluation.score.imported:import_predictions", "Score what another model predicted"),
@@ -54,7 +54,7 @@ COMMANDS = {  # name: (module:function, summary)
     "provenance": ("tlm.evaluation.origins.provenance:provenance", "List sources and licences behind an artifact"),
     "download": ("tlm.cli.upkeep:download", "Copy a model or any artifact out of the store"),
     "show": ("tlm.cli.show:show", "Print a preset's settings and their sources"),
-    "advise": ("tlm.runs.advise:advise_command", "Choose K, rho1 and rho2 by the paper's rules"),
+    "advise": ("tlm.runs.advise:advise_command", "Choose K, query and rho1 by the paper's rules"),
     "ls": ("tlm.cli.upkeep:ls", "List finished artifacts"),
     "gc": ("tlm.cli.upkeep:gc", "Delete artifacts that no kept report or study uses"),
 }

@@ -19,7 +19,7 @@ def show(preset: str = "", *, overrides: Sequence[str] = ()) -> str:
 
     Args:
         preset: Name of the preset; without it, all presets are listed.
-        overrides: Settings to change, such as train.rho1=4.
+        overrides: A setting to change, such as train.rho1=4; may be repeated.
     """
     return "\n".join(_lines(presets.resolve(preset, overrides)) if preset else _list())
 
@@ -94,7 +94,7 @@ def explain(model: str, text: str, *, pair: str = "", label: str = "", top: int 
         pair: The second text, for a task on pairs.
         label: The class to explain; by default the likeliest.
         top: How many features, training texts and passages to show.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
     if top < 1 or not text.strip():
         raise InputError(f"top is {top} and the text has {len(text.split())} words; expected 1 or more of both")

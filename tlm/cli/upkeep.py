@@ -60,10 +60,10 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
 
 
 def ls(*, kind: str = "", root: str | None = None) -> Answer:
-    """List the finished artifacts, oldest first: time, kind, key, size, counts. As JSON, a list of objects.
+    """List the finished artifacts, oldest first: time, kind, key, size, what it is of, counts. As JSON, objects.
 
     Args:
-        kind: Only artifacts of this kind.
+        kind: Only artifacts of this kind, such as task, model or report.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
     if kind and kind not in KINDS:
@@ -75,13 +75,23 @@ def ls(*, kind: str = "", root: str | None = None) -> Answer:
             continue
         manifest = artifact.manifest
         when, size = time.gmtime(stored.modified), sum(entry.size for entry in manifest.files)
-        counts = printable(", ".join(f"{name} {_count(value)}" for name, value in manifest.counts.items()))
+        counts = [f"{name} {_count(value)}" for name, value in manifest.counts.items() if value]
+        about = printable(", ".join([*_about(manifest.details), *counts]))
         shown = f"{time.strftime('%Y-%m-%d %H:%M', when)}  {manifest.kind:<10} {manifest.key}"
-        lines.append(f"{shown}  {size / 1e6:>9,.1f} MB  {counts}".rstrip())
+        lines.append(f"{shown}  {size / 1e6:>9,.1f} MB  {about}".rstrip())
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", when)
         facts.append({"uri": artifact.uri, "kind": manifest.kind, "finished": finished, "bytes": size})
         facts[-1] |= {"content": manifest.content, "counts": manifest.counts}
     return Answer("\n".join(lines) or f"no finished artifacts in {store.root}", facts)
+
+
+def _about(details: dict[str, Any]) -> Iterator[str]:
+    """The task or name of an artifact, its arm and seed, and its score on test."""
+    yield from (str(details[name]) for name in ("name", "task", "arm") if details.get(name))
+    if "seed" in details and not details.get("fixed"):
+        yield f"seed {details['seed']}"
+    if isinstance(details.get("test"), float):
+        yield f"{details['metric']} {details['test']:.4f} on test"
 
 
 def _count(value: Any) -> str:
@@ -91,7 +101,7 @@ def _count(value: Any) -> str:
         shown = [f"{name} {_count(part)}" for name, part in largest]
         more = [f"{len(value) - SHOWN} more"] if len(value) > SHOWN else []
         return "{" + ", ".join(shown + more) + "}"
-    return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else str(value or 0)
+    return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else f"{value or 0:,}"
 
 
 def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> Answer:

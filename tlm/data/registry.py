@@ -195,7 +195,7 @@ def hub_name(address: str) -> str:
     try:
         import datasets  # noqa: F401
     except ImportError:
-        advice = "the images have none, so give files" if in_pod() else "install it with the extra 'hub'"
+        advice = "the images have none, so give files" if in_pod() else "in a checkout, `pip install '.[hub]'`"
         raise InputError(f"{address}: Hub data sets need the package datasets; {advice}") from None
     check_endpoint()
     parts = _parts(address)

@@ -130,8 +130,8 @@ def label_next(
             has an apostrophe before what a spreadsheet would read as a formula.
         count: How many texts.
         fields: The fields of the examples.
-        max_rejected: Unusable rows to leave out before the command stops; 0.1 % of all rows are always allowed.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed.
+        device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
     if count < 1:
         raise InputError(f"count is {count}; expected 1 or more")
@@ -248,9 +248,9 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
 
     Args:
         task: URI of the task, with one label a text.
-        to: New file for all of them, .csv or .jsonl; none by default.
+        to: New file for all doubted labels, .csv or .jsonl; none by default.
         top: How many to show.
-        spans: Marks around the spans that a text is asked about, as in `baseline`.
+        spans: Marks around the spans that a text is asked about, as in `baseline`; may be repeated.
     """
     opened = Artifact.open(task, "task")
     one_label_each(opened, "label-errors")

@@ -78,7 +78,8 @@ def retrieve(
             without queries.
         same_size_as: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
-            are learned from the corpus. It needs `pip install tlm-kubeflow[embeddings]`.
+            are learned from the corpus. `make install` has what it needs, or in a checkout `pip install
+            '.[embeddings]'`.
         seed: Seed of what is drawn; not for arm "bm25".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 

@@ -22,6 +22,7 @@ from tlm.evaluation.report.findings import interval_text
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.intervals import difference, interval
 from tlm.evaluation.score.mix import mixtures
+from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.progress import say
 from tlm.retrieval.retrieve import CLASSES, EXAMPLES, retrieve
 from tlm.retrieval.search.query import LONG_WORDS
@@ -179,7 +180,7 @@ LEAST = 100  # training examples of a round; with fewer it is left out
 KEPT = 3  # one candidate of so many goes on to the next round, which costs three times as much for each
 TIMES = (0.2, 0.4, 1, 2)  # what the preset's K is multiplied with
 ALONE = "the linear model alone"
-VERSION, SAMPLE_VERSION = 1, 1
+VERSION, SAMPLE_VERSION = 2, 1
 
 Row = dict[str, Any]  # of the study: the settings, their score, the difference to the best, the cost
 
@@ -229,7 +230,7 @@ def tune(
         index: URI of the index.
         task: URI of the task.
         preset: Named settings, whose K times 0.2, 0.4, 1 and 2 is tried, with either query and either share.
-        overrides: Settings of the retrieval to start from instead, such as retrieve.top_k=100.
+        overrides: A setting of the retrieval to start from instead, such as retrieve.top_k=100; may be repeated.
         filters: What subsets leave out.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
@@ -323,7 +324,9 @@ def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
     tied = [row for row in last.values() if row["tied"]]
     chosen = own if own["tied"] else min(tied, key=lambda row: row["cpu_seconds"])
     findings = list(_findings(chosen, f"{len(tied)} of {len(last)}", own, linear))
-    found = {"overrides": chosen["settings"], "rows": rows, "findings": findings}
+    about = trials[0].metrics.details
+    of = f"{about['task']} · {METRIC_NAMES[about['metric']]} on dev"
+    found = {"of": of, "overrides": chosen["settings"], "rows": rows, "findings": findings}
     write_pages(draft.folder, "study", "settings of the retrieval", _page(found), found)
     draft.counts = {"candidates": len({row["settings"] for row in rows}) - 1, "tied": len(tied)}
     draft.details = {"overrides": chosen["settings"]}
@@ -365,13 +368,13 @@ def _page(found: dict[str, Any]) -> list[Block]:
             f"1/{row['part']}" if row["part"] > 1 else "all",
             f"{100 * row['dev']['mean']:.1f} ({interval_text(row['dev'])})",
             _points(row),
-            "tied" if row["tied"] else "",
+            "yes" if row["tied"] else "no",
             f"{row['cpu_seconds']:.0f}" if row["settings"] != ALONE else "–",
         )
         for row in found["rows"]
     ]
-    columns = ("settings", "train", "dev", "to the best of the round", Column("", "left"), "CPU seconds")
+    columns = ("settings", "train", "dev", "to the best of the round", Column("tied with it", "left"), "CPU seconds")
     chosen = frozenset(place for place, row in enumerate(found["rows"]) if row["settings"] == found["overrides"])
     note = "Intervals at 95 %; those of differences are corrected for the candidates of a round."
-    opened = opening("TLM study", "Settings of the retrieval", "chosen on dev", found["findings"])
+    opened = opening("TLM study", "Settings of the retrieval", found["of"], found["findings"])
     return [*opened, Table(columns, rows, note, chosen)]

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from tlm import __version__
 from tlm.errors import InputError, printable, reason
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped
 from tlm.evaluation.predict.predict import check_pairs
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import say
@@ -29,6 +30,14 @@ from tlm.serving import protocol
 from tlm.serving.protocol import Asked, Limits, Served
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Answer(JSONResponse):
+    """JSON in which control and direction characters of labels are escaped."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of the body."""
+        return BIDI_AND_CONTROLS.sub(escaped, super().render(content).decode()).encode()
 
 
 class Server:
@@ -70,7 +79,9 @@ class Server:
         routes.append(Route(f"{v1}:predict", by_v1, methods=["POST"]))
         routes += [Route(f"{one}/infer", by_v2, methods=["POST"]) for one in every]
         handlers: Any = {HTTPException: _refused, Exception: _failed}
-        return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
+        app = Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
+        app.router.redirect_slashes = False  # to an address that the request chooses
+        return app
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -88,7 +99,7 @@ class Server:
             begun = time.perf_counter()
             try:
                 async with self.bodies.asked(request, read) as asked:
-                    response: Response = JSONResponse(answer(await self.predict(asked), asked, self.served))
+                    response: Response = Answer(answer(await self.predict(asked), asked, self.served))
             except InputError as error:
                 response = _error(str(error), 400)
             except HTTPException as error:

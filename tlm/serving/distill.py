@@ -56,7 +56,7 @@ def distill(
         task: URI of the task.
         subset: URI of the subset whose passages the teacher is asked about, too; empty for the task alone.
         preset: Named settings, those of stage 2 (finetune) and train.rho1; `tlm show` lists them.
-        overrides: Settings to change, such as finetune.epochs=12.
+        overrides: A setting to change, such as finetune.epochs=12; may be repeated.
         temperature: Above 1, probabilities are drawn towards each other, so that unlikely classes count for more.
         seed: For the fresh head, order and dropout; -1: that of the checkpoint.
         compute: Where to train, and how often to save the state.

@@ -88,7 +88,7 @@ def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
     try:
         from tlm.serving.convert import EXACT, SMALL, convert, use
     except ImportError as error:
-        raise InputError(f"{error.name} is not installed; export-onnx needs `pip install tlm-kubeflow[onnx]`") from None
+        raise InputError(f"{error.name} is missing: `make install`, or in a checkout `pip install '.[onnx]'`") from None
     source, to = trained.path("model"), draft.folder / "model"
     dev = read_splits(task, "dev")["dev"]
     found: list[dict[str, Any]] = []

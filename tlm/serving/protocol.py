@@ -22,10 +22,10 @@ class Limits(Options):
     """What a server takes at most.
 
     Attributes:
-        max_bytes: Largest body of a request.
-        max_texts: Most texts in a request.
-        max_waiting: Most texts that wait; a request above that is answered with 503.
-        max_waiting_bytes: Most bytes of requests that are received or wait; so is a request above that.
+        max_bytes: Largest body of a request, in bytes; above, 413.
+        max_texts: Most texts in a request; above, 400.
+        max_waiting: Most texts that wait; above, 503.
+        max_waiting_bytes: Most bytes of requests received or waiting; above, 503.
     """
 
     max_bytes: Annotated[int, POSITIVE] = 1 << 20
@@ -109,10 +109,12 @@ def read_v2(body: Any) -> Asked:
 
 
 def check_outputs(served: Served, asked: Asked) -> None:
-    """Raise InputError if a request asks for a tensor that the model does not give."""
+    """Raise InputError if a request asks for a tensor that the model does not give, or for one twice."""
     known = [*_outputs(served)]
     if unknown := [name for name in asked.outputs if name not in known]:
         raise InputError(f"outputs: the model has no {repr(unknown[0])}; expected {', '.join(known)}")
+    if len(set(asked.outputs)) < len(asked.outputs):
+        raise InputError(f"outputs: {len(asked.outputs)} tensors, some of them twice; expected each at most once")
 
 
 def answer_v1(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str, Any]:

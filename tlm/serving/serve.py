@@ -3,13 +3,14 @@
 import math
 import os
 import re
+import resource
 import signal
 import socket
 import sys
 from contextlib import suppress
 from importlib.resources import files
 from string import Template
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -29,6 +30,7 @@ from tlm.settings.options import Range
 from tlm.shallow.folder import CONFIG, FAMILY, config_of
 
 DRAIN_SECONDS = 30
+HEAD_SECONDS = 10
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
@@ -50,21 +52,25 @@ def serve(
     It answers POST /v1/models/NAME:predict and /v2/models/NAME/infer. SIGTERM lets it finish what it has begun.
 
     Args:
-        model: URI of a model, metrics or report, or a model folder; best of `tlm export-onnx`, or a shallow one.
+        model: URI of a model, metrics or report, or a model folder; fastest from `tlm export-onnx`, or without
+            a neural network.
         host: Address to listen at; 0.0.0.0 in a container.
         port: Port to listen at.
         name: Name of the model in the paths.
         limits: What the server takes at most.
         at_least: Probability below which an answer is unsure: each answer then says whether it is. By default, answers
             do not say so. Not for numbers, nor for several labels a text.
-        device: Where a model of PyTorch computes: auto, cpu, cuda or cuda:N, mps.
+        device: Where a model of PyTorch computes: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N
+            or mps.
     """
     try:
         import uvicorn
 
         from tlm.serving.app import Server
     except ImportError as error:
-        raise InputError(f"{error.name} is not installed; serve needs `pip install tlm-kubeflow[serve]`") from None
+        raise InputError(
+            f"{error.name} is missing: `make install`, or in a checkout `pip install '.[serve]'`"
+        ) from None
     if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
         raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
     Range("1 to 65535", 1, 65535).check("port", port)
@@ -76,7 +82,9 @@ def serve(
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
     app, drain = Server(served).app(), DRAIN_SECONDS
-    config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain)
+    config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain, http=_protocol())
+    with suppress(OSError, ValueError):  # as many connections as the system allows
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     try:
         listening = config.bind_socket()
     except SystemExit:
@@ -89,6 +97,27 @@ def serve(
     if not server.started:
         raise Interrupted("the server did not start; its log says why")
     say("serve: ended")
+
+
+def _protocol() -> Any:
+    """HTTP of uvicorn, which has no limit of its own for the time in which the head of a request arrives."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Timed(H11Protocol):
+        """Closes a connection that has not begun a request in `HEAD_SECONDS`, or in twice that after another one."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(HEAD_SECONDS, self.check, None)
+
+        def check(self, last: Any) -> None:
+            waits = self.cycle is None or self.cycle.response_complete
+            if waits and self.cycle is last:
+                self.transport.close()
+            elif not self.transport.is_closing():
+                self.loop.call_later(HEAD_SECONDS, self.check, self.cycle)
+
+    return Timed
 
 
 Runtime = Literal["huggingface", "tlm"]
@@ -115,14 +144,15 @@ def manifest(
 
     Args:
         model: URI of a model on S3, of its metrics, or of a report that recommends it.
-        name: Name of the service, and of the model in its paths.
+        name: Name of the service, and of the model in its paths: at most 40 lower-case letters, digits and '-', a
+            letter first.
         runtime: What serves: KServe's own runtime for Hugging Face models, or `tlm serve`, which serves every model.
         image: Image of `tlm serve`, for that runtime.
         service_account: Service account with the store's credentials, as KServe's documentation describes them.
         namespace: Namespace of the service; by default that of kubectl.
-        cpu: CPU of the pod.
+        cpu: CPU cores of the pod.
         memory: Memory of the pod.
-        store_port: Port of the pods of the store, where it is not that of AWS_ENDPOINT_URL_S3 (the default).
+        store_port: Port of the store's pods; 0: that of AWS_ENDPOINT_URL_S3, else 80 (http) or 443.
         at_least: Probability below which `tlm serve` says of an answer that it is unsure; by default, it does not say.
 
     Returns:

@@ -206,10 +206,10 @@ class Compute(Options):
     """The device to train on, and how often the state of the training is saved.
 
     Attributes:
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
         save_steps: Save the state every so many steps; 0: not by steps.
         save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: How many GPUs of this machine to train on at most; fewer are an error. Each takes 32 rows of a batch or
+        gpus: GPUs of this machine to train on; an error if it has fewer. Small batches use fewer: each takes 32 rows or
             more. 0: the CPU; -1: all of them, or the CPU.
     """
 

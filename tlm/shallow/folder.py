@@ -58,7 +58,7 @@ def json_or_none(file: Path) -> Any:
 def _json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read: {error}; {AGAIN}") from None
     if not isinstance(found, dict):
         raise InputError(f"{file} is not a JSON object; {AGAIN}")

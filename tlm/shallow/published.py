@@ -126,7 +126,7 @@ def load(folder: Path, device: str | None = None) -> Any:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
     except ImportError:
-        needed = "published embeddings need sentence-transformers; pip install 'tlm-kubeflow[embeddings]'"
+        needed = "sentence-transformers is missing: run `make install`, or in a checkout `pip install '.[embeddings]'`"
         raise InputError(needed) from None
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     options: dict[str, Any] = {"model_kwargs": {"use_safetensors": True}, "device": device}

@@ -1,5 +1,6 @@
 """Fine-tuning by the classification loss alone, of all weights or a part; what is best on dev is kept (section 3.3)."""
 
+import re
 import tomllib
 from importlib.resources import files
 from typing import Any
@@ -18,7 +19,7 @@ from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.ranges import CUT, HEAD, HEAD_TAIL, by_length
 from tlm.data.tasks.examples import SEVERAL
 from tlm.data.tasks.metrics import THRESHOLDS, dev_score, fitted_thresholds
-from tlm.errors import InputError
+from tlm.errors import InputError, printable
 from tlm.progress import say
 from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY, further_text
 from tlm.settings.options import Compute
@@ -167,6 +168,9 @@ def carry_out(
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
 
 
+_MARKUP = re.compile(r"([\\`\[\]<>&!])")  # in names from outside, what begins links, images and HTML
+
+
 def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the text of README.md.
 
@@ -193,7 +197,9 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         "trained": texts["trained"][facts["weights"]],
         "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
     }
-    return str(texts["card"].format(**{**task, **facts, **filled}))
+    return str(
+        texts["card"].format(**{**task, **facts, **filled, "name": _MARKUP.sub(r"\\\1", printable(task["name"]))})
+    )
 
 
 def _output(task: dict[str, Any]) -> str:
@@ -201,7 +207,12 @@ def _output(task: dict[str, Any]) -> str:
     if task["problem"] == "regression":
         return "the output is a number"
     kind = "labels, several or none a text" if task["problem"] == SEVERAL else "classes"
-    return f"{len(task['labels'])} {kind}: {', '.join(f'`{label}`' for label in task['labels'])}"
+    return f"{len(task['labels'])} {kind}: {', '.join(map(_code, task['labels']))}"
+
+
+def _code(label: str) -> str:
+    """A label as a Markdown code span."""
+    return f"`{printable(label).replace('`', chr(39))}`"
 
 
 def _passages(arm: str, known: dict[str, str]) -> str:

@@ -59,7 +59,7 @@ def train(
         start: URI of a checkpoint to begin with, such as a published model from `tlm load-model`. The model then has
             the checkpoint's shape. Empty: fresh weights.
         preset: Named settings; `tlm show` lists them.
-        overrides: Settings to change, such as train.rho1=4 or train.rho1=inf.
+        overrides: A setting to change, such as train.rho1=4 or train.rho1=inf; may be repeated.
         seed: For weights, order, masks and dropout.
         compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -194,7 +194,7 @@ def finetune(
         checkpoint: URI of the checkpoint.
         task: URI of the task.
         preset: Named settings, usually those of stage 1; `tlm show` lists them.
-        overrides: Settings to change, such as finetune.lr=1e-4.
+        overrides: A setting to change, such as finetune.lr=1e-4; may be repeated.
         seed: For the fresh head, order and dropout; -1: that of the checkpoint.
         compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -268,7 +268,7 @@ def load_model(
             characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
         subset: URI of a subset whose tokens stay, too, for a model that is trained on it.
         preset: Named settings. This step uses max_length, cut and spans_first of the model, and the dropout of stage 1.
-        overrides: Settings to change, such as model.max_length=256.
+        overrides: A setting to change, such as model.max_length=256; may be repeated.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)

@@ -63,6 +63,9 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 def _remove_stale(parent: Path) -> None:
     for lock in parent.glob("*.lock"):
+        if lock.is_symlink():  # not ours, and it may lead anywhere
+            lock.unlink(missing_ok=True)
+            continue
         with lock.open("a") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,7 +144,7 @@ class LocalStore:
         return iter(())
 
     def scratch(self) -> Path:
-        return self.folder / ".scratch"
+        return self.local(".scratch")
 
     def _put(self, name: str, put: Callable[[Path], object]) -> None:
         """Have `put` make the file appear, again if another process removes its folder while it is empty."""

@@ -234,7 +234,10 @@ def _code(error: ClientError) -> str:
 
 def _client(root: str) -> Any:
     checksums: dict[str, Any] = {}
-    if os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
+    given = [os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")]
+    if any("@" in one for one in given):
+        raise InputError(f"{root}: AWS_ENDPOINT_URL_S3 has a password in it; give keys by AWS_ACCESS_KEY_ID or a role")
+    if any(given):
         # other servers than Amazon's may not know the newer default checksums; we verify sha256 ourselves
         checksums = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
     try:
@@ -242,8 +245,6 @@ def _client(root: str) -> Any:
     except (BotoCoreError, ValueError) as error:
         raise InputError(f"{root}: the settings for S3 do not fit: {error}; check the AWS_ variables") from None
     endpoint = str(client.meta.endpoint_url)
-    if "@" in endpoint:
-        raise InputError(f"{root}: AWS_ENDPOINT_URL_S3 has a password in it; give keys by AWS_ACCESS_KEY_ID or a role")
     check_url(endpoint, "AWS_ENDPOINT_URL_S3")
     if checksums:
         client.meta.events.register_first("needs-retry.s3", _refuse_redirect)

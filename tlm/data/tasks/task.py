@@ -77,7 +77,8 @@ def load_task(
     with columns, labels and published metric; the data come from the Hugging Face Hub or from `files`.
 
     Args:
-        path: Folder with train, dev (or valid, validation, val) and test files, or one file; also on s3://; or a name.
+        path: Folder with train, dev (or valid, validation, val) and test files, several of a split numbered
+            (train-1.csv, train-2.csv); or one file; also on s3://; or a name such as paper:scierc.
         fields: The fields of the examples.
         problem: What is learned, and how it is scored.
         unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
@@ -87,7 +88,7 @@ def load_task(
         dev_share: Share of the examples for dev, if there is no dev file.
         test_share: Share of the examples for test, if a single file is split.
         seed: Seed of the random split.
-        max_rejected: Unusable rows to set aside before the step stops; 0.1 % of all rows are always allowed, but no
+        max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed, but no
             more than a tenth of dev or test.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.
 

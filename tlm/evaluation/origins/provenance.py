@@ -31,7 +31,7 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
 
     Args:
         artifact: URI of a corpus, subset, checkpoint or model, of metrics, or of a report (the model it recommends).
-        to: Folder to write to; created if necessary.
+        to: Folder to write to, created if necessary; empty: only print.
     """
     subject = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics", "report")
     subject = trained(artifact) if subject.manifest.kind == "report" else subject
@@ -44,7 +44,7 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
         try:
             from tlm.evaluation.origins.bom import bill
         except ImportError:
-            say("provenance: no bom.cdx.json: it needs cyclonedx-python-lib; pip install 'tlm-kubeflow[bom]'")
+            say("provenance: no bom.cdx.json: it needs `make install`, or in a checkout `pip install '.[bom]'`")
         else:
             (Path(to) / "bom.cdx.json").write_text(bill(subject, every, found), encoding="utf-8", newline="\n")
     return Answer(terminal(page, styled=sys.stdout.isatty()).strip("\n"), found)
@@ -73,11 +73,12 @@ def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:
 
 
 def _corpus(corpus: Artifact, subsets: Sequence[Artifact]) -> dict[str, Any]:
-    """The sources of a corpus, with the passages that each subset has of them; the largest first."""
+    """The sources of a corpus, with the passages that each subset has of them; what was taken most comes first."""
     whole, *taken = count_sources(corpus, subsets)
+    used = sum(taken, Counts())
     rows = [
         {"source": name, LICENSE: licence, "passages": count, "subsets": [own[name, licence] for own in taken]}
-        for (name, licence), count in sorted(whole.items(), key=lambda item: (-item[1], item[0]))
+        for (name, licence), count in sorted(whole.items(), key=lambda item: (-used[item[0]], -item[1], item[0]))
     ]
     named = [
         {"key": one.manifest.key, "arm": one.details["arm"], "passages": one.details["passages"]} for one in subsets

@@ -61,7 +61,7 @@ class Text:
     """A paragraph."""
 
     line: Line
-    style: Literal["", "lede", "facts", "small", "note", "legend"] = ""
+    style: Literal["", "lede", "facts", "small", "note", "legend", "warning"] = ""
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,13 @@ class Details:
 Block: TypeAlias = Heading | Text | Items | Table | Matrix | Figure | Drawn | Card | Details
 
 
-def opening(kicker: str, title: Line, facts: Line, findings: Sequence[str], note: str = "") -> list[Block]:
-    """The top of a page: its title, what it is of, and what was found, the first sentence large."""
+def opening(
+    kicker: str, title: Line, facts: Line, findings: Sequence[Line], note: str = "", warnings: Iterable[Line] = ()
+) -> list[Block]:
+    """The top of a page: its title, what it is of, what was found, the first sentence large, and what to beware of."""
     blocks: list[Block] = [Heading(title, 1, kicker), Text(facts, "facts")]
     blocks += [Text(sentence, "lede") for sentence in findings[:1]]
+    blocks += [Text(warning, "warning") for warning in warnings]
     blocks += [Items(tuple(findings[1:]), "findings")] if findings[1:] else []
     return [*blocks, Text(note, "note")] if note else blocks
 

@@ -35,6 +35,7 @@ STYLE: dict[Any, Any] = {
     **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()},
 }
 WIDTH = 7.4  # inches: the width of the page's text
+LONG_NAME = 26  # letters
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
@@ -42,10 +43,10 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-se
 def dots(groups: Sequence[Mapping[str, Any]], part: str, label: str, factor: float = 100.0, *, best: str = "") -> str:
     """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline.
 
-    The name of the group `best` is bold.
+    Where there is no interval, dots are hollow. The name of the group `best` is bold.
     """
     shown = [group for group in groups if group[part]["mean"] is not None]
-    figure, [axes] = panels(4.1, 0.7 + 0.38 * len(shown))
+    figure, [axes] = panels(WIDTH if has_long_names(shown) else 4.1, 0.7 + 0.38 * len(shown))
     for row, group in enumerate(reversed(shown)):
         tone, spread = _tone(group), group[part]
         if group["arm"] == "baseline":
@@ -54,8 +55,9 @@ def dots(groups: Sequence[Mapping[str, Any]], part: str, label: str, factor: flo
             axes.hlines(row, factor * spread["low"], factor * spread["high"], color=tone, linewidth=8, alpha=0.22)
         axes.vlines(factor * spread["mean"], row - 0.3, row + 0.3, color=tone, linewidth=2.2)
         values = [factor * value for value in spread["values"]]
-        axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, markeredgewidth=0)
-    axes.set_yticks(range(len(shown)), [short(group["name"]) for group in reversed(shown)], color=INK)
+        filled: dict[str, Any] = {"markeredgewidth": 0} if spread["low"] is not None else {"fillstyle": "none"}
+        axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, **filled)
+    axes.set_yticks(range(len(shown)), [short(group["name"], 64) for group in reversed(shown)], color=INK)
     for name, group in zip(axes.get_yticklabels(), reversed(shown), strict=True):
         name.set_fontweight("bold" if group["name"] == best else "normal")
     axes.set_ylim(-0.6, len(shown) - 0.4)
@@ -115,6 +117,11 @@ def plain_rows(axes: Axes) -> None:
     """Remove the horizontal grid lines and the left spine."""
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
+
+
+def has_long_names(groups: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a plot of these groups needs the width of the page."""
+    return any(len(group["name"]) > LONG_NAME for group in groups)
 
 
 def _tone(group: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Make text from outside inert: nothing in it can act as markup, and nothing in it is invisible."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -8,9 +9,12 @@ from typing import Any
 import regex
 
 from tlm.data.text import word_pattern
+from tlm.errors import BLANKS
 
+# Without the joiners and the emoji selector that many texts need. Two names that differ in one of these look alike.
 BIDI_AND_CONTROLS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    rf"\ud800-\udfff{BLANKS}]"
 )
 LONGEST = 600
 _ADDRESS = re.compile(r"://|www\.|@")  # some Markdown readers turn these into links
@@ -28,6 +32,11 @@ def visible(text: str, longest: int = LONGEST) -> str:
 def spelled(character: re.Match[str]) -> str:
     """An invisible character as its code point: ``⟨U+202E⟩``."""
     return f"⟨U+{ord(character[0]):04X}⟩"
+
+
+def escaped(character: re.Match[str]) -> str:
+    """An invisible character as JSON escapes it."""
+    return json.dumps(character[0])[1:-1]
 
 
 def whole_text(row: Mapping[str, Any]) -> str:

@@ -211,7 +211,7 @@ class OnnxClassifier(EncoderPredictor):
             import onnxruntime  # type: ignore[import-untyped]
         except ImportError:
             raise InputError(
-                f"{folder} is an ONNX model; pip install tlm-kubeflow[onnx] installs what it needs"
+                f"{folder} is an ONNX model; `make install` has what it needs, or in a checkout `pip install '.[onnx]'`"
             ) from None
         from tokenizers import Tokenizer
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, TextIO
 from tlm.artifacts.artifact import Artifact
 from tlm.data.text import csv_separator
 from tlm.errors import InputError, nearest, with_article
-from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, label_text, spelled
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped, label_text, spelled
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.progress import say
 from tlm.settings.options import Range
@@ -89,10 +89,10 @@ def predict_command(
             spreadsheet would read as a formula, and spells out control characters.
         text_field: Field or column of the text.
         pair_field: Field or column of the second text, for a task on pairs.
-        keep: Fields or columns that answers have, too, such as an id.
+        keep: A field or column that answers have, too, such as an id; may be repeated.
         at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
     for file, form, others in ((source, source_format, SHEETS), (to, to_format, (*TABLES, *SHEETS))):
         if form == "auto" and file.lower().endswith(others):
@@ -135,7 +135,7 @@ def predict(
         model: URI of a model or checkpoint, of metrics or a report, or a model folder.
         texts: Texts, or pairs of texts, but not a mix of both.
         at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
-        device: Where to compute: auto, cpu, cuda or cuda:N, mps.
+        device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
 
     Yields:
         row (from 1), text, label, probability, probabilities by label; or value for regression; or error. Of a model of
@@ -385,7 +385,7 @@ def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> N
 
 def _json_line(row: dict[str, Any]) -> str:
     line = json.dumps(row, ensure_ascii=False, allow_nan=False)
-    return BIDI_AND_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n"
+    return BIDI_AND_CONTROLS.sub(escaped, line) + "\n"
 
 
 def inert(cell: Any) -> Any:

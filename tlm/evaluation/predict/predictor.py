@@ -4,6 +4,7 @@ A mixture weighs what its parts predict. In a cascade, a fast model answers wher
 on to a better one.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -14,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.tasks.metrics import UNFITTED, Floats, Texts, fitted_thresholds, held_out, score, sum_in_order
+from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
-from tlm.shallow.folder import FAMILY, config_of
+from tlm.shallow.folder import AGAIN, FAMILY, config_of
 
 EQUAL = 100  # equal weights count as much as this many examples of dev
 TEMPERATURES = (1.0, 0.7, 1.4, 0.5, 2.0, 0.35, 2.8, 0.25, 4.0, 0.18, 5.6, 0.125, 8.0)  # among equals, the first wins
@@ -215,6 +217,7 @@ def _tempered(part: Floats, temperature: float, several: bool = False) -> Floats
     return powers / powers.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
 
 
+PART = re.compile(r"\d+-\d+")  # the folder of a model in a mixture
 MIXTURE = "mixture"  # the family of a folder of several models
 
 
@@ -239,6 +242,13 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
     Raises:
         InputError: the device is not there, or the folder does not hold a whole model.
     """
+    try:
+        return _opened(folder, device)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{folder} is no whole model ({type(error).__name__}: {reason(error)}); {AGAIN}") from error
+
+
+def _opened(folder: Path, device: str) -> tuple[Predictor, str]:
     config = config_of(folder)
     if config.get(FAMILY) == MIXTURE:
         return (mixture := Mixture(folder, config, device)), mixture.place
@@ -269,6 +279,8 @@ class Mixture:
         self.labels: list[str] | None = config["labels"]
         self.weights = combined(config)
         self.thresholds: list[float] | None = config.get("thresholds")
+        if any(not PART.fullmatch(name) for part in config["parts"] for name in part):
+            raise InputError(f"{folder}: its config.json names models elsewhere; expected names such as 0-0; {AGAIN}")
         opened = [[open_predictor(folder / name, device) for name in part] for part in config["parts"]]
         self.parts = [[predictor for predictor, _ in part] for part in opened]
         self.place = next((place for part in opened for _, place in part if place != "cpu"), "cpu")

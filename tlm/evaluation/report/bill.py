@@ -212,14 +212,15 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if value < 1e6 else power(value)
 
 
+UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86400, "d"))  # in seconds
+
+
 def time(value: float) -> str:
-    """Seconds in a unit that suits them."""
+    """Seconds in a unit that suits them, to two digits or more."""
     if value < 9.95:
         return f"{value:.1f} s" if value >= 0.05 else "< 0.1 s"
-    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
-        if value < limit:
-            return f"{value / size:.0f} {unit}"
-    return f"{value / 86400:.1f} d"
+    size, unit = next((size, unit) for size, unit in UNITS if value < 99.5 * size or unit == "d")
+    return f"{value / size:.{int(value < 9.95 * size)}f} {unit}"
 
 
 def joules(value: float) -> str:
@@ -303,7 +304,7 @@ SPEEDS: Columns = {
     "peak_memory": ("memory, MB", megabytes),
 }
 SPENT = (
-    "FLOPs are those of encoders, without padding. Time is wall-clock time; CPU time is what all threads computed. The "
+    "Time is wall-clock time; CPU time is what all threads computed. The "
     "work of a search server is not measured. Of a corpus that was loaded in parts, only CPU time is known. If a model "
     "chose a text, its training is included."
 )
@@ -313,10 +314,17 @@ MILLION = (
 )
 ALONE = (
     "Texts a second: dev and test, each in one call. One text: the median of up to a hundred texts of dev, each in a "
-    "call of its own, wall-clock. Memory: the most of the process that scored the model, its libraries and the task "
-    "included; a model without a network was trained in it, too."
+    "call of its own, wall-clock; a mixture’s is the sum of its parts’. Memory: the most of the process that scored "
+    "the model, its libraries and the task included; a model without a neural network was trained in it, too."
 )
-OPTIONAL = ("gpu_seconds", "grams", "money", "texts_per_gpu_second")  # shown only where something is known
+OPTIONAL = (
+    "flops",
+    "gpu_seconds",
+    "kilowatt_hours",
+    "grams",
+    "money",
+    "texts_per_gpu_second",
+)  # shown only where something is known
 
 
 def columns(bill: dict[str, Any]) -> tuple[Columns, Columns]:
@@ -330,13 +338,17 @@ def _known(every: Columns, rows: Sequence[dict[str, Any]]) -> Columns:
     return {name: every[name] for name in every if name not in empty}
 
 
-def given(prices: dict[str, float]) -> str:
-    """Explain dashes, and name the prices and the grid intensity."""
+def given(prices: dict[str, float], shown: Columns) -> str:
+    """Explain dashes and columns, and name the prices and the grid intensity."""
     sentences = ["–: not measured, or no price is given."]
     if named := paid(prices):
         sentences.append(f"Prices: {named}.")
+    if prices["kilowatt_hour"] and "money" not in shown:
+        sentences.append("Nothing is said in money, because the energy, which has a price, was not measured.")
     if prices["grams_per_kwh"]:
         sentences.append(f"CO₂e: {prices['grams_per_kwh']:g} g a kilowatt-hour.")
+    if "flops" in shown:
+        sentences.append("FLOPs are those of encoders, without padding.")
     return " ".join(sentences)
 
 

@@ -11,7 +11,7 @@ from tlm.data.ranges import HEAD, HEAD_TAIL
 from tlm.data.tasks.examples import classes_of, examples, read_splits
 from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
-from tlm.evaluation.pages.blocks import Block, Heading, Items, Span
+from tlm.evaluation.pages.blocks import Block, Heading, Items, Line, Span
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.findings import AHEAD, linear_of, points, score_text
 from tlm.evaluation.report.runs import Group, Summary
@@ -74,10 +74,18 @@ def checks(
     return sorted(found, key=lambda check: check.severity != WARNING)
 
 
+def warnings(found: Iterable[dict[str, str]]) -> list[Line]:
+    """What to understand before relying on the scores, for the top of a page."""
+    return [_said(one, "Warning") for one in found if one["severity"] == WARNING]
+
+
+def _said(check: dict[str, str], severity: str) -> Line:
+    return Span(f"{severity}:", "bold"), f" {check['sentence']} ", Span(check["code"], "code")
+
+
 def section(found: Iterable[dict[str, str]]) -> Iterator[Block]:
-    """The checks of a page."""
-    lines = tuple((Span(one["code"], "code"), f" {one['severity']}: {one['sentence']}") for one in found)
-    if lines:
+    """The other checks of a page."""
+    if lines := tuple(_said(one, "Note") for one in found if one["severity"] == NOTE):
         yield Heading("Checks")
         yield Items(lines)
 
@@ -141,7 +149,7 @@ def _cut(groups: Sequence[Group]) -> Iterator[Check]:
         texts = {name: np.mean(kept[own] < whole[own]) for name, own in rows.items()}
         lost = {name: 1 - kept[own].sum() / whole[own].sum() for name, own in rows.items()}
         if max(texts.values()) >= CUT:
-            of = ", ".join(f"{name} {texts[name]:.0%} and {lost[name]:.1%}" for name in rows)
+            of = ", ".join(f"{name} {100 * texts[name]:.0f} % and {100 * lost[name]:.1f} %" for name in rows)
             said = f"{group.name} reads at most {length} tokens of a text. Texts that are cut, and tokens lost: {of}."
             more = "a longer model.max_length reads more"
             if shape.get("cut", HEAD) == HEAD:

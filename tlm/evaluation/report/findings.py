@@ -359,7 +359,7 @@ def _shared_training(trained: list[Summary]) -> Iterator[str]:
 
 def _unseen_text(trained: list[Summary]) -> Iterator[str]:
     compared = sorted(same_vocabulary(trained), key=lambda group: group["mlm_loss"]["mean"] or 0.0, reverse=True)
-    if compared:
+    if len(compared) > 1:
         losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in compared)
         others = ", ".join(group["name"] for group in _with_loss(trained) if group not in compared)
         apart = f" Not comparable, because of another vocabulary: {others}." if others else ""

@@ -160,6 +160,8 @@ def _sample(row: dict[str, Any], text: str) -> dict[str, Any]:
     return {name: visible(value, LONGEST_SAMPLE) for name, value in shown.items()}
 
 
+LEFT_OUT = ("duplicates", "surplus")  # counted without samples: exact duplicates, and passages more than wanted
+CALLED = {"like": "wanted", "leaks": "dev and test texts also in train", "candidates": "read"}
 STEPS = {"corpus": "Corpus", "task": "Task", "hits": "Retrieval", "subset": "Export"}
 
 
@@ -168,10 +170,9 @@ def dropped_section(steps: Sequence[dict[str, Any]]) -> Iterator[Block]:
     if not steps:
         return
     yield Heading("What was left out, and why")
-    counts = [(_step(step), ", ".join(f"{name} {n:,}" for name, n in step["counts"].items() if n)) for step in steps]
-    yield Items(tuple(f"{step}: {counted}." for step, counted in counts if counted), "samples")
-    rows = [row for step in steps for row in _reason_rows(step)]
-    yield Table(["Step", Column("reason", "words"), "rows"], rows, merged=True)
+    yield Items(tuple(f"{_step(step)}: {said}." for step in steps if (said := _kept(step))), "samples")
+    if rows := [row for step in steps for row in _reason_rows(step)]:
+        yield Table(["Left out by", Column("reason", "words"), "rows"], rows, merged=True)
     reasons = [(_step(step), reason) for step in steps for reason in step["reasons"]]
     if samples := tuple(_line(step, reason, sample) for step, reason in reasons for sample in reason["samples"]):
         yield Details("Samples of what was left out", (Items(samples, "samples"),))
@@ -182,8 +183,16 @@ def _step(step: dict[str, Any]) -> str:
 
 
 def _reason_rows(step: dict[str, Any]) -> list[Row]:
-    reasons = [(_step(step), Quote.of(one["reason"]), f"{one['count']:,}") for one in step["reasons"]]
-    return [*reasons] or [(_step(step), Quote.of(step["missing"]) if step["missing"] else "nothing", "0")]
+    rows: list[Row] = [(_step(step), Quote.of(one["reason"]), f"{one['count']:,}") for one in step["reasons"]]
+    rows += [(_step(step), name, f"{step['counts'][name]:,}") for name in LEFT_OUT if step["counts"].get(name)]
+    return rows or ([(_step(step), Quote.of(step["missing"]), "–")] if step["missing"] else [])
+
+
+def _kept(step: dict[str, Any]) -> str:
+    """The counts of a step that no reason explains."""
+    told = {*LEFT_OUT, *(one["reason"] for one in step["reasons"])}
+    kept = {CALLED.get(name, name): n for name, n in step["counts"].items() if n and name not in told}
+    return ", ".join(f"{name} {n:,}" for name, n in kept.items())
 
 
 def _line(step: str, reason: dict[str, Any], sample: dict[str, str]) -> Line:

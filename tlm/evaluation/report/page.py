@@ -27,7 +27,7 @@ from tlm.evaluation.pages.text import signed
 from tlm.evaluation.report import bill, checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance_text, interval_text, score_text
 from tlm.evaluation.report.runs import Costs, Summary
-from tlm.evaluation.score.intervals import Difference, Spread
+from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Spread
 from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.retrieval.subset.export import PUBLISHED
@@ -160,14 +160,16 @@ def bill_section(contents: Contents) -> Iterator[Block]:
         rows += [(heading,)] if own else []
         rows += [(_part(row, roles), *_cells(columns, row)) for row in own]
     yield Heading("The bill")
-    yield Table(["What was spent", *_heads(columns)], rows, f"{bill.given(contents['prices'])} {bill.SPENT}")
-    if models := found["predictions"]:
-        each = [(Span(row["name"], "name", roles.get(row["name"], "")), row) for row in models]
+    yield Table(["What was spent", *_heads(columns)], rows, f"{bill.given(contents['prices'], columns)} {bill.SPENT}")
+    if models := {row["name"]: row for row in found["predictions"]}:
+        names = [name for name in roles if name in models]
+        each = [(Span(name, "name", roles[name]), models[name]) for name in names]
+        best = frozenset(place for place, name in enumerate(names) if name == contents["best"]["name"])
         yield Heading("A million predictions", 3)
         million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in each]
-        yield Table(["Model", *_heads(columns)], million, bill.MILLION)
+        yield Table(["Model", *_heads(columns)], million, bill.MILLION, best)
         yield Heading("Speed and size", 3)
-        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], bill.ALONE)
+        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], bill.ALONE, best)
 
 
 def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
@@ -187,8 +189,8 @@ def _cells(columns: bill.Columns, row: dict[str, Any]) -> list[str]:
 def training(contents: Contents) -> Iterator[Block]:
     """The cost of training, stage by stage."""
     groups = contents["groups"]
-    if not any(group["stages"] for group in groups):
-        return
+    if not any(group["cost"]["flops"]["values"] for group in groups):
+        return  # the bill has all that is known of models without a neural network
     columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
     rows: list[Row] = []
     for group in (one for one in groups if not mixed(one["kind"])):
@@ -223,10 +225,10 @@ def results(contents: Contents) -> Iterator[Block]:
     yield _scores(groups, task, best, losses)
     yield Details("How to read names, scores and intervals", tuple(Text(one, "small") for one in READING))
     yield Heading("Other scores on test", 3)
-    yield by_arm(groups, _others(groups[0]["scores"], contents["metric_names"]))
+    yield by_arm(groups, _others(_distinct(groups, task), contents["metric_names"]), strong=best)
     yield from _differences(contents["differences"])
     for split in groups[0]["without_copies"]:
-        yield from _without_copies(groups, task, split, contents["metric_names"])
+        yield from _without_copies(groups, task, split, contents["metric_names"], best)
     yield from _chosen(groups)
 
 
@@ -277,15 +279,27 @@ READING = (
 
 
 def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], best: str) -> Drawn:
+    wide, several = plots.has_long_names(groups), len(losses) > 1
     drawn = plots.dots(groups, "test", label, best=best)
-    figures = [Figure("Test score, a dot for each seed or draw", drawn, "" if losses else "single")]
-    if losses:
+    figures = [
+        Figure("Test score, a dot for each seed or draw", drawn, "full" if wide else "" if several else "single")
+    ]
+    if several:
         loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
-        figures.append(Figure("Masked-LM loss on unseen text", loss))
+        figures.append(Figure("Masked-LM loss on unseen text", loss, "full" if wide else ""))
     dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
     marked = f" Bold: the model to use.{dashed}" if best else dashed
-    over = " (for losses, over seeds only)" if losses else ""
-    return Drawn((*figures, Text(f"Stroke: mean. Band: 95 % interval{over}.{marked}", "small")))
+    over = " (for losses, over seeds only)" if several else ""
+    hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so the interval is unknown."
+    hollow *= any(group["test"]["low"] is None for group in groups)
+    return Drawn((*figures, Text(f"Stroke: mean. Band: 95 % interval{over}.{hollow}{marked}", "small")))
+
+
+def _distinct(groups: Sequence[Summary], task: Task) -> list[str]:
+    """The scores of a task; of micro-F1 and accuracy, which are equal where a text has one label, one."""
+    scores = groups[0]["scores"]
+    equal = "accuracy" if task["metric"] == "micro_f1" else "micro_f1"
+    return [name for name in scores if name != equal or "accuracy" not in scores]
 
 
 def _others(scores: Iterable[str], names: Mapping[str, str]) -> dict[str, Form]:
@@ -308,34 +322,36 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
     rows = [
         (
             one["question"],
-            (Span(one["first"]), " − ", Span(one["second"])),
-            signed(100 * one["mean"]),
+            (Span(one["first"]), " over ", Span(one["second"])),
+            Span(signed(100 * one["mean"]), "bold") if one["ahead"] else signed(100 * one["mean"]),
             interval_text(one, "{:+.1f} to {:+.1f}"),
             chance_text(one["chance"]),
-            Span(one["ahead"]) if one["ahead"] else "–" if one["low"] is None else "no order claimed",
         )
         for one in found
     ]
-    note = "In hundredths, paired by test example. The comparisons were chosen by dev alone."
+    note = "In hundredths, paired by test example; bold where the interval excludes 0, so that an order is claimed."
+    note += " The comparisons were chosen by dev alone."
     if tested := sum(one["low"] is not None for one in found):
         of = f"{tested} comparison{'s' if tested > 1 else ''}"
         note += f" Intervals are corrected for {of} (Bonferroni): together they have 95 % confidence."
     yield Heading("Differences on test", 3)
     note += " Ahead on new texts: the probability that the first arm is; with too few seeds, of these models alone."
-    yield Table([*columns, Column("claimed", "left")], rows, note)
+    yield Table(columns, rows, note)
 
 
-def _without_copies(groups: Sequence[Summary], task: Task, split: str, names: Mapping[str, str]) -> Iterator[Block]:
+def _without_copies(
+    groups: Sequence[Summary], task: Task, split: str, names: Mapping[str, str], best: str
+) -> Iterator[Block]:
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
         task["metric_name"]: lambda one: score_text(one["score"]),
         "95 % interval": lambda one: interval_text(one["score"]),
-        **_others([name for name in groups[0]["scores"] if name != task["metric"]], names),
+        **_others([name for name in _distinct(groups, task) if name != task["metric"]], names),
     }
     total = groups[0]["examples"][split]
     note = f"{left[0]['n']:,} of {total:,} examples. A model may have memorised the others."
     yield Heading(f"{split.capitalize()} without the texts that are also in train", 3)
-    yield by_arm(left, columns, note=note)
+    yield by_arm(left, columns, note=note, strong=best)
 
 
 def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
@@ -368,7 +384,7 @@ def coverage(contents: Contents) -> Iterator[Block]:
     if not found:
         return
     rows: list[Row] = [
-        (f"{one['at_least']:g}", *_answered(one["dev"]), *_answered(one["test"])) for one in found["rows"]
+        (f"{one['at_least']:.4f}", *_answered(one["dev"]), *_answered(one["test"])) for one in found["rows"]
     ]
     columns = [f"{name}, {split}" for split in ("dev", "test") for name in ("answered", "accuracy")]
     note = (
@@ -416,8 +432,9 @@ def write_report(folder: Path, contents: Contents) -> None:
 
 
 def _blocks(contents: Contents) -> Iterator[Block]:
-    task = contents["task"]
-    yield from opening("TLM report", Span(task["name"]), _facts(task), contents["findings"], contents["gone"])
+    task, best, warnings = contents["task"], contents["best"], checks.warnings(contents["checks"])
+    findings = [_lede(one, best) if place == 0 else _headed(one) for place, one in enumerate(contents["findings"])]
+    yield from opening("TLM report", Span(task["name"]), _facts(task), findings, contents["gone"], warnings)
     yield from results(contents)
     yield from checks.section(contents["checks"])
     yield from since.section(contents["since"], task["metric_name"]) if contents["since"] else ()
@@ -432,6 +449,18 @@ def _blocks(contents: Contents) -> Iterator[Block]:
     yield Text(
         (Span("tlm provenance MODEL", "code"), " lists the sources behind a model, with their licences."), "small"
     )
+
+
+def _lede(sentence: str, best: Best) -> Line:
+    """The first sentence, with the name of the model in its colour."""
+    before, name, after = sentence.partition(best["name"])
+    return (before, Span(name, "name", best["role"]), after) if name and before.startswith("Use ") else sentence
+
+
+def _headed(sentence: str) -> Line:
+    """A sentence whose verdict, before its numbers, stands out."""
+    verdict, colon, numbers = sentence.partition(": ")
+    return (Span(verdict + colon[:1], "bold"), f" {numbers}") if colon else sentence
 
 
 def _facts(task: Task) -> str:

@@ -20,7 +20,7 @@ from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples as read_examples
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
-from tlm.evaluation.pages.blocks import Block, Card, Heading, Items, Line, Part, Quote, Span, Text
+from tlm.evaluation.pages.blocks import Block, Card, Details, Heading, Items, Line, Part, Quote, Span, Text
 from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import without_root
@@ -28,6 +28,7 @@ from tlm.evaluation.report.runs import Group
 from tlm.retrieval.retrieve import WITHOUT_QUERIES
 
 PASSAGES = "passages-*.parquet"
+OPEN = 3  # passages of an arm that a page shows at once
 RANGES = 5  # of the values of a regression task
 Hits = list[dict[str, Any]]
 
@@ -240,7 +241,9 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
         above = " Above each, an example whose query found it; words of 4 letters or more in both are marked." * asked
         shown = f"{len(arm['passages'])} of {arm['total']:,} passages"
         yield Text(f"{shown}, evenly spaced through the subset, not hand-picked.{above}", "small")
-        yield from map(_card, arm["passages"])
+        cards = [*map(_card, arm["passages"])]
+        yield from cards[:OPEN]
+        yield from [Details(f"{len(cards) - OPEN} more", tuple(cards[OPEN:]))] if cards[OPEN:] else []
 
 
 def _card(passage: dict[str, Any]) -> Card:

@@ -16,7 +16,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
-from tlm.evaluation.report.checks import checks
+from tlm.evaluation.report.checks import WARNING, checks
 from tlm.evaluation.report.findings import Planned, findings, finished, planned, recommended, same_vocabulary, sure
 from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
@@ -27,12 +27,13 @@ from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import Difference, differences, spread
 from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import coverage, metric_names
+from tlm.progress import say
 from tlm.settings.options import Prices
 
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 24
+VERSION = 25
 
 
 def report(
@@ -66,7 +67,11 @@ def report(
     settings = asdict(prices) | ({"notes": list(notes)} if notes else {})
     recipe = Recipe("report", "report", VERSION, settings, inputs)
     uri = produce(recipe, root, _write, runs, prices, notes, before)
-    track(Artifact.open(uri))
+    made = Artifact.open(uri)
+    told = made.json("report.json")
+    for sentence in [*told["findings"][:1], *(one["sentence"] for one in told["checks"] if one["severity"] == WARNING)]:
+        say(f"report: {sentence}")
+    track(made)
     return uri
 
 

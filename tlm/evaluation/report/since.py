@@ -169,11 +169,14 @@ def _in_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "none"
 
 
+SAME_DATA = "the data are the same"
+
+
 def _data_in_words(data: dict[str, Any]) -> str:
     ways = {"added": "texts more", "removed": "texts fewer", "relabelled": "with another label"}
     splits = {one["split"]: _in_words({said: one[way] for way, said in ways.items()}) for one in data["splits"]}
     parts = [f"{split} has {said}" for split, said in splits.items() if said != "none"]
-    return "; ".join([*parts, *_labels_in_words(data)]) or "the data are the same"
+    return "; ".join([*parts, *_labels_in_words(data)]) or SAME_DATA
 
 
 def _labels_in_words(data: dict[str, Any]) -> Iterator[str]:
@@ -187,11 +190,16 @@ def section(found: Since, metric: str) -> Iterator[Block]:
     yield Heading("Since the last report")
     columns = {"before": BEFORE, "now": NOW, "added": "added", "moved": "of these, from another split"}
     columns |= {"removed": "taken away", "relabelled": "with another label"}
-    rows: list[Row] = [(one["split"], *(f"{one[name]:,}" for name in columns)) for one in found["data"]["splits"]]
-    said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(found["data"])])
-    yield Table(["Texts", *columns.values()], rows, f"{said}.")
+    data = found["data"]
+    rows: list[Row] = [(one["split"], *(f"{one[name]:,}" for name in columns)) for one in data["splits"]]
+    said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(data)])
+    if _data_in_words(data) != SAME_DATA:
+        yield Table(["Texts", *columns.values()], rows, f"{said}.")
     settings: list[Row] = [tuple(Quote.of(one[name]) for name in ("name", BEFORE, NOW)) for one in found["settings"]]
-    yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings or [("no difference", "", "")])
+    if settings:
+        yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings)
+    else:
+        yield Text("The recommended models have the same settings.", "small")
     yield from _compared_section(found, metric) if found["tests"]["both"] else ()
 
 

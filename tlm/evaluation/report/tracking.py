@@ -40,7 +40,7 @@ def track(report: Artifact) -> None:
 
         _log(report, MlflowClient(address), local=folder)
     except ImportError:
-        say(f"warning: {ADDRESS} is set, but mlflow-skinny is missing: pip install 'tlm-kubeflow[mlflow]'; {again}")
+        say(f"warning: {ADDRESS} is set, but mlflow-skinny is missing: in a checkout, pip install '.[mlflow]'; {again}")
     except Exception as error:  # whatever a client and a server may do
         said = InputError(reason(error))  # which hides passwords
         say(f"warning: MLflow did not take the report ({said}); {again}")

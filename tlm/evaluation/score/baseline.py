@@ -40,9 +40,9 @@ def baseline(
         task: URI of the task.
         features: A published embedding model (sentence-transformers, model2vec or transformers), whose embeddings of
             the texts and of their marked spans are the features instead: a folder, on this machine or on S3, or a name
-            on the Hugging Face Hub. It needs `pip install tlm-kubeflow[embeddings]`.
-        spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
-            nearly all training texts hold once are found.
+            on the Hugging Face Hub. `make install` has what it needs, or in a checkout `pip install '.[embeddings]'`.
+        spans: Marks around the spans that a text is asked about, such as "[[ ]]"; may be repeated. By default,
+            marks that nearly all training texts hold once are found.
         seed: Recorded with the scores; it has no effect, because the solvers are deterministic.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
@@ -65,8 +65,8 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int 
         task: URI of the task.
         subset: URI of the subset. Without one, the vectors are learned from the task's texts alone: those of train,
             and those without labels.
-        spans: Marks around the spans that a text is asked about, such as "[[ ]]" "<< >>". By default, marks that
-            nearly all training texts hold once are found.
+        spans: Marks around the spans that a text is asked about, such as "[[ ]]"; may be repeated. By default,
+            marks that nearly all training texts hold once are found.
         seed: Recorded with the scores: the seed that the subset was drawn by, if it was. Nothing else here is drawn.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """

@@ -254,8 +254,8 @@ def rate(speed: Mapping[str, Any], worker: str = "cpu_seconds", other: str = "gp
 def together(speeds: Sequence[Mapping[str, Any]], shares: Sequence[float] = ()) -> dict[str, Any]:
     """Add up what these models take for the same texts, which is what a mixture of them takes.
 
-    Nothing else can be added up: not the times of single texts, nor memory. {} if a model was not measured. `shares`
-    are those of the texts that each model of a cascade is asked about.
+    Of single texts, the sums of the medians and percentiles are near those of the sums. Memory cannot be added up. {}
+    if a model was not measured. `shares` are those of the texts that each model of a cascade is asked about.
     """
     if not all(speeds) or len({speed["texts"] for speed in speeds}) != 1:
         return {}
@@ -263,4 +263,7 @@ def together(speeds: Sequence[Mapping[str, Any]], shares: Sequence[float] = ()) 
     names = [name for name in SUMMED if all(name in speed for speed in speeds) or name in workers]
     asked = dict.fromkeys(names, shares or [1] * len(speeds)) | {"bytes": [1] * len(speeds)}
     sums = {name: sum(map(mul, asked[name], (speed.get(name, 0) for speed in speeds))) for name in names}
+    alone = [one["alone"] for one in speeds if "alone" in one and set(shares) <= {1}]
+    if len(alone) == len(speeds):
+        sums["alone"] = {name: round(sum(one[name] for one in alone), 4) for name in ("median_ms", "p99_ms")}
     return {"texts": speeds[0]["texts"]} | {name: value for name, value in sums.items() if value or name not in workers}

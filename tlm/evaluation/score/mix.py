@@ -174,10 +174,10 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
     passes all other texts on. That threshold is fitted in place of weights.
 
     Args:
-        metrics: URIs of the metrics of two or more models, as evaluate, baseline and static print them.
-        first: Make a cascade: the first arm, a fast one, answers where it is sure, the second elsewhere.
-        tolerance: Of a cascade: the score on dev that it may lose to the better of both, for fewer texts passed on;
-            0.005 is half a point.
+        metrics: URIs of the metrics of two or more models, of four arms at most, as evaluate, baseline and static print
+            them.
+        first: Make a cascade: the first model, a fast one, answers where it is sure, the second elsewhere.
+        tolerance: Of a cascade: how much its dev score may be below that of the better model; 0.005 is half a point.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:

@@ -202,7 +202,7 @@ def import_subset(
         text_field: Field or column with the text. A column "rank", counted from 0, becomes the best rank.
         filters: What is left out.
         near_duplicates: Remove passages that nearly repeat a better one; takes memory for the words of all passages.
-        max_rejected: Unusable rows to tolerate (they are set aside with a reason); 0.1 % are always tolerated.
+        max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed.
         root: Store to write to, which holds the task; by default TLM_ROOT, else that of the task, else ./artifacts.
 
     Returns:

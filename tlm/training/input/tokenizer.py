@@ -190,7 +190,7 @@ def build_tokenizer(
         lower_case: Fold case.
         existing: A tokenizer.json, a folder that has one, or a model of the Hugging Face Hub (bert-base-uncased),
             to use instead. The settings above then have no effect.
-        more_tasks: URIs of further tasks to learn from, where tasks are trained together.
+        more_tasks: URI of a further task to learn from, where tasks are trained together; may be repeated.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     general = Artifact.open(corpus, "corpus", "subset")

@@ -83,9 +83,8 @@ class Transcript(io.TextIOBase):
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(
-        f"{printable(line)}\n"
-    )  # one write, so that lines of parallel steps do not mix; kfp replaces `print`
+    # One write, so that lines of parallel steps do not mix; kfp replaces `print`.
+    sys.stderr.write(f"{printable(line)}\n")
     sys.stderr.flush()
 
 

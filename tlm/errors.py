@@ -30,12 +30,7 @@ class TlmError(Exception):
     exit_code = 1
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(without_passwords(text)))
-
-
-def without_passwords(text: str) -> str:
-    """The text without users and passwords of URLs."""
-    return _PASSWORD.sub("…@", text)
+        super().__init__(printable(_PASSWORD.sub("…@", text)))
 
 
 class InputError(TlmError):

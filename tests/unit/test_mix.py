@@ -560,6 +560,10 @@ def test_a_mixture_has_its_models_in_its_own_folder(place: str, tmp_path: Path) 
     (tmp_path / "mixed/config.json").write_text(json.dumps(config | {"parts": [[place], *config["parts"][1:]]}))
     with pytest.raises(InputError, match="names models elsewhere; expected names such as 0-0"):
         open_predictor(tmp_path / "mixed", "cpu")
+    own = json.loads((tmp_path / "other/config.json").read_text())
+    (tmp_path / "other/config.json").write_text(json.dumps(own | {"labels": [*own["labels"], "black"]}))
+    with pytest.raises(InputError, match="weights of 3 classes, and 4 labels"):
+        open_predictor(tmp_path / "other", "cpu")
     (tmp_path / "mixed/config.json").write_text('{"tlm_family": "mixture"}')
     with pytest.raises(InputError, match="is no whole model \\(KeyError: 'labels'\\); copy the model again"):
         open_predictor(tmp_path / "mixed", "cpu")

@@ -261,7 +261,7 @@ def tune(
 
 def _start(preset: str, overrides: Sequence[str]) -> Retrieve:
     for override in (one for one in overrides if not one.strip().startswith("retrieve.")):
-        searched = "tune searches retrieve.top_k, retrieve.query and retrieve.share, by models without a network"
+        searched = "tune searches retrieve.top_k, retrieve.query and retrieve.share, by models without a neural network"
         raise InputError(f"'{override}' has no effect here: {searched}; leave it out, and give it to the run")
     return resolve(preset, overrides).retrieve
 

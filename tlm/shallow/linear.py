@@ -73,8 +73,10 @@ class Linear:
 
     @classmethod
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Linear":
-        """Return the model of this `state`; `config` also has its labels."""
+        """Return the model of this `state`; `config` also has its labels. Raises ValueError if they do not fit."""
         classes, thresholds = len(config["labels"] or []), config.get("thresholds")
+        if len(arrays["weights"]) not in (classes, int(classes in (0, 2))):
+            raise ValueError(f"weights of {len(arrays['weights'])} classes, and {classes} labels")
         return cls(arrays["weights"], arrays["bias"], classes, config["softmax"], thresholds)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:

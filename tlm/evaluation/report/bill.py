@@ -304,9 +304,8 @@ SPEEDS: Columns = {
     "peak_memory": ("memory, MB", megabytes),
 }
 SPENT = (
-    "Time is wall-clock time; CPU time is what all threads computed. The "
-    "work of a search server is not measured. Of a corpus that was loaded in parts, only CPU time is known. If a model "
-    "chose a text, its training is included."
+    "Time is wall-clock time; CPU time is what all threads computed. The work of a search server is not measured. Of a "
+    "corpus that was loaded in parts, only CPU time is known. If a model chose a text, its training is included."
 )
 MILLION = (
     "If they are as those of dev and test. A mixture predicts with all its parts, one after the other; a cascade asks "
@@ -317,14 +316,8 @@ ALONE = (
     "call of its own, wall-clock; a mixture’s is the sum of its parts’. Memory: the most of the process that scored "
     "the model, its libraries and the task included; a model without a neural network was trained in it, too."
 )
-OPTIONAL = (
-    "flops",
-    "gpu_seconds",
-    "kilowatt_hours",
-    "grams",
-    "money",
-    "texts_per_gpu_second",
-)  # shown only where something is known
+# Columns that are shown only where something is known.
+OPTIONAL = ("flops", "gpu_seconds", "kilowatt_hours", "grams", "money", "texts_per_gpu_second")
 
 
 def columns(bill: dict[str, Any]) -> tuple[Columns, Columns]:
@@ -344,7 +337,7 @@ def given(prices: dict[str, float], shown: Columns) -> str:
     if named := paid(prices):
         sentences.append(f"Prices: {named}.")
     if prices["kilowatt_hour"] and "money" not in shown:
-        sentences.append("Nothing is said in money, because the energy, which has a price, was not measured.")
+        sentences.append("There is no column of money, because the energy, which has a price, was not measured.")
     if prices["grams_per_kwh"]:
         sentences.append(f"CO₂e: {prices['grams_per_kwh']:g} g a kilowatt-hour.")
     if "flops" in shown:

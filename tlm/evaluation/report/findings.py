@@ -17,7 +17,7 @@ LIKELY = 0.8  # the probability of being ahead from which a model with no more o
 
 AHEAD = "ahead of the linear model?"
 TEXT = "ahead of other text?"
-NETWORK = "ahead of models without a network?"
+NETWORK = "ahead of models without a neural network?"
 PRETRAINED = "ahead of published models?"
 ENCODERS = "which arm is ahead?"
 OTHERS = "ahead of another model?"
@@ -306,7 +306,7 @@ def _simpler(groups: list[Summary], chosen: Summary) -> str:
     if other is chosen:
         return ""
     gap = f"{_against(100 * _gap(other, chosen), 'only ')} it on dev"
-    return f" {other['name']} is {gap}, which does not make up for a network."
+    return f" {other['name']} is {gap}, which does not make up for a neural network."
 
 
 def _gains(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
@@ -316,11 +316,11 @@ def _gains(best: Summary, groups: list[Summary], differences: Sequence[Differenc
         if one["low"] is None:
             continue
         if one["question"] == AHEAD and one["first"] != best["name"]:
-            yield _beside(one, "The network alone", "the linear model")
+            yield _beside(one, "The neural network alone", "the linear model")
         if one["question"] == TEXT:
             yield _beside(one, "Retrieved text", texts[one["second"]])
         if one["question"] == NETWORK:
-            yield _beside(one, "The best model with a network", "the best one without")
+            yield _beside(one, "The best model with a neural network", "the best one without")
         if one["question"] == PRETRAINED:
             yield _beside(one, "The best model of our own text", "the best one with a published model")
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from tlm.data.tasks.examples import SEVERAL
 from tlm.evaluation.pages import plots
@@ -281,9 +281,8 @@ READING = (
 def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], best: str) -> Drawn:
     wide, several = plots.has_long_names(groups), len(losses) > 1
     drawn = plots.dots(groups, "test", label, best=best)
-    figures = [
-        Figure("Test score, a dot for each seed or draw", drawn, "full" if wide else "" if several else "single")
-    ]
+    style: Literal["full", "", "single"] = "full" if wide else "" if several else "single"
+    figures = [Figure("Test score, a dot for each seed or draw", drawn, style)]
     if several:
         loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
         figures.append(Figure("Masked-LM loss on unseen text", loss, "full" if wide else ""))
@@ -362,7 +361,7 @@ def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
         settings = "; ".join(f"{name.replace('of baseline', 'of linear')} {value}" for name, value in chosen)
         found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
-        yield Details("What the models without a network, and mixtures, chose on dev", tuple(found))
+        yield Details("What the models without a neural network, and mixtures, chose on dev", tuple(found))
 
 
 def predictions(contents: Contents) -> Iterator[Block]:
@@ -458,9 +457,9 @@ def _lede(sentence: str, best: Best) -> Line:
 
 
 def _headed(sentence: str) -> Line:
-    """A sentence whose verdict, before its numbers, stands out."""
+    """A sentence whose verdict, before its numbers, stands out; several sentences stay as they are."""
     verdict, colon, numbers = sentence.partition(": ")
-    return (Span(verdict + colon[:1], "bold"), f" {numbers}") if colon else sentence
+    return (Span(f"{verdict}:", "bold"), f" {numbers}") if colon and ". " not in verdict else sentence
 
 
 def _facts(task: Task) -> str:

@@ -83,7 +83,7 @@ class RunOptions:
 
     Args:
         experiment: Experiment; created if there is none.
-        pipeline_root: Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp; by default where it always does.
+        pipeline_root: Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp; by default, Kubeflow decides.
         service_account: Kubernetes service account of the pods, tlm-runner in our manifests; by default Kubeflow's own.
     """
 

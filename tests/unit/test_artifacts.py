@@ -376,3 +376,14 @@ def test_passwords_in_broken_addresses_are_not_shown(address, monkeypatch):
     with pytest.raises(InputError, match="AWS_ENDPOINT_URL_S3 has a password in it") as error:
         open_store("s3://bucket/prefix").read("x")
     assert "ter2" not in str(error.value)
+
+
+def test_a_password_in_boto3_s_own_file_is_refused_too(monkeypatch, tmp_path):
+    (tmp_path / "config").write_text("[default]\nendpoint_url = https://me:hunter2@host:9000\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # which has read the file of earlier tests
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match="has a password in it") as error:
+        open_store("s3://bucket/prefix").read("x")
+    assert "hunter2" not in str(error.value)

@@ -84,7 +84,8 @@ def serve(
     app, drain = Server(served).app(), DRAIN_SECONDS
     config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain, http=_protocol())
     with suppress(OSError, ValueError):  # as many connections as the system allows
-        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         listening = config.bind_socket()
     except SystemExit:
@@ -100,7 +101,7 @@ def serve(
 
 
 def _protocol() -> Any:
-    """HTTP of uvicorn, which has no limit of its own for the time in which the head of a request arrives."""
+    """uvicorn's HTTP, with the limit that it lacks: on the time in which the head of a request arrives."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Timed(H11Protocol):

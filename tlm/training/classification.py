@@ -185,6 +185,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     start = "published" if facts["arm"].startswith((PLM, f"{PUBLISHED}-")) else "scratch"
     before = " after it was trained on with more text (stage 1)" if facts["stage1"]["steps"] else ""
     filled = {
+        "name": _MARKUP.sub(r"\\\1", printable(task["name"])),
         "knows": texts["knows"][start],
         "origin": texts["origin"][start].format(before=before, **facts),
         "ends": texts["ends"] if facts["shape"].cut == HEAD_TAIL else "",
@@ -197,9 +198,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         "trained": texts["trained"][facts["weights"]],
         "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
     }
-    return str(
-        texts["card"].format(**{**task, **facts, **filled, "name": _MARKUP.sub(r"\\\1", printable(task["name"]))})
-    )
+    return str(texts["card"].format(**{**task, **facts, **filled}))
 
 
 def _output(task: dict[str, Any]) -> str:

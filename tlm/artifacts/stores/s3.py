@@ -234,17 +234,18 @@ def _code(error: ClientError) -> str:
 
 def _client(root: str) -> Any:
     checksums: dict[str, Any] = {}
-    given = [os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")]
-    if any("@" in one for one in given):
-        raise InputError(f"{root}: AWS_ENDPOINT_URL_S3 has a password in it; give keys by AWS_ACCESS_KEY_ID or a role")
-    if any(given):
+    password = "AWS_ENDPOINT_URL_S3 has a password in it; give keys by AWS_ACCESS_KEY_ID or a role"
+    if os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
         # other servers than Amazon's may not know the newer default checksums; we verify sha256 ourselves
         checksums = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
     try:
         client = boto3.client("s3", config=Config(retries={"mode": "standard", "max_attempts": 8}, **checksums))
     except (BotoCoreError, ValueError) as error:
-        raise InputError(f"{root}: the settings for S3 do not fit: {error}; check the AWS_ variables") from None
-    endpoint = str(client.meta.endpoint_url)
+        wrong = password if "@" in str(error) else f"the settings for S3 do not fit: {error}; check the AWS_ variables"
+        raise InputError(f"{root}: {wrong}") from None
+    endpoint = str(client.meta.endpoint_url)  # of the environment, or of boto3's own files
+    if "@" in endpoint:
+        raise InputError(f"{root}: {password}")
     check_url(endpoint, "AWS_ENDPOINT_URL_S3")
     if checksums:
         client.meta.events.register_first("needs-retry.s3", _refuse_redirect)

@@ -142,11 +142,11 @@ def check_url(url: str, setting: str) -> None:
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").lower() if parts.scheme in ("http", "https") and parts.port != 0 else ""
-        host = "" if re.search(r"\s", url) else host  # no part of an address, and no password is seen before it
     except ValueError:  # brackets without an address, a port that is no number
         host = ""
-    if not host:
-        shown = url if re.search(r"://\S*$", url) else url.rpartition("@")[2]  # errors hide passwords of URLs only
+    spaced = re.search(r"\s", url)
+    if spaced or not host:
+        shown = url.rpartition("@")[2] if spaced or "://" not in url else url  # errors hide passwords of URLs only
         raise InputError(f"{setting} is '{shown}'; expected https://host:port")
     found = _addresses(host)
     if any(address in network for address in found for network in FORBIDDEN):

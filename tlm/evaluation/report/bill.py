@@ -217,10 +217,11 @@ UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86400, "d"))  # in seconds
 
 def time(value: float) -> str:
     """Seconds in a unit that suits them, to two digits or more."""
-    if value < 9.95:
-        return f"{value:.1f} s" if value >= 0.05 else "< 0.1 s"
+    if value < 0.05:
+        return "< 0.1 s"
     size, unit = next((size, unit) for size, unit in UNITS if value < 99.5 * size or unit == "d")
-    return f"{value / size:.{int(value < 9.95 * size)}f} {unit}"
+    digits = 1 if value < 9.95 * size else 0
+    return f"{value / size:.{digits}f} {unit}"
 
 
 def joules(value: float) -> str:

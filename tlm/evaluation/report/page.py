@@ -279,19 +279,24 @@ READING = (
 
 
 def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], best: str) -> Drawn:
-    wide, several = plots.has_long_names(groups), len(losses) > 1
+    several = len(losses) > 1
+    beside = several and not plots.has_long_names(groups)
     drawn = plots.dots(groups, "test", label, best=best)
-    style: Literal["full", "", "single"] = "full" if wide else "" if several else "single"
-    figures = [Figure("Test score, a dot for each seed or draw", drawn, style)]
+    figures = [Figure("Test score, a dot for each seed or draw", drawn, _style(groups, beside))]
     if several:
         loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
-        figures.append(Figure("Masked-LM loss on unseen text", loss, "full" if wide else ""))
+        figures.append(Figure("Masked-LM loss on unseen text", loss, _style(losses, beside)))
     dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
     marked = f" Bold: the model to use.{dashed}" if best else dashed
     over = " (for losses, over seeds only)" if several else ""
     hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so the interval is unknown."
     hollow *= any(group["test"]["low"] is None for group in groups)
     return Drawn((*figures, Text(f"Stroke: mean. Band: 95 % interval{over}.{hollow}{marked}", "small")))
+
+
+def _style(groups: Sequence[Summary], beside: bool) -> Literal["full", "", "single"]:
+    """The style of a plot of these groups; `beside` says whether it stands beside another one."""
+    return "full" if plots.has_long_names(groups) else "" if beside else "single"
 
 
 def _distinct(groups: Sequence[Summary], task: Task) -> list[str]:

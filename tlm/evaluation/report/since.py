@@ -149,7 +149,7 @@ def _by_class(gold: list[str], kinds: dict[str, Array]) -> list[dict[str, Any]]:
 def finding(found: Since) -> str:
     """Say in a sentence or two what changed."""
     named, both = found["names"], found["tests"]["both"]
-    data = f"Since the last report, {_data_in_words(found['data'])}."
+    data = f"Since the last report, {_data_in_words(found['data']) or 'the data are the same'}."
     if not both:
         return f"{data} No test text is in both, so the answers cannot be compared."
     verdict = {NOW: "is ahead of", BEFORE: "is behind"}.get(found["difference"]["ahead"], "against")
@@ -169,14 +169,12 @@ def _in_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "none"
 
 
-SAME_DATA = "the data are the same"
-
-
 def _data_in_words(data: dict[str, Any]) -> str:
+    """What changed in texts and labels; "" if nothing did."""
     ways = {"added": "texts more", "removed": "texts fewer", "relabelled": "with another label"}
     splits = {one["split"]: _in_words({said: one[way] for way, said in ways.items()}) for one in data["splits"]}
     parts = [f"{split} has {said}" for split, said in splits.items() if said != "none"]
-    return "; ".join([*parts, *_labels_in_words(data)]) or SAME_DATA
+    return "; ".join([*parts, *_labels_in_words(data)])
 
 
 def _labels_in_words(data: dict[str, Any]) -> Iterator[str]:
@@ -193,7 +191,7 @@ def section(found: Since, metric: str) -> Iterator[Block]:
     data = found["data"]
     rows: list[Row] = [(one["split"], *(f"{one[name]:,}" for name in columns)) for one in data["splits"]]
     said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(data)])
-    if _data_in_words(data) != SAME_DATA:
+    if _data_in_words(data):
         yield Table(["Texts", *columns.values()], rows, f"{said}.")
     settings: list[Row] = [tuple(Quote.of(one[name]) for name in ("name", BEFORE, NOW)) for one in found["settings"]]
     if settings:

@@ -254,8 +254,9 @@ def rate(speed: Mapping[str, Any], worker: str = "cpu_seconds", other: str = "gp
 def together(speeds: Sequence[Mapping[str, Any]], shares: Sequence[float] = ()) -> dict[str, Any]:
     """Add up what these models take for the same texts, which is what a mixture of them takes.
 
-    Of single texts, the sums of the medians and percentiles are near those of the sums. Memory cannot be added up. {}
-    if a model was not measured. `shares` are those of the texts that each model of a cascade is asked about.
+    The time of a single text is the sum of the medians, which is near the median of the sum; so are percentiles. Memory
+    cannot be added up. {} if a model was not measured. `shares` are those of the texts that each model of a cascade is
+    asked about.
     """
     if not all(speeds) or len({speed["texts"] for speed in speeds}) != 1:
         return {}

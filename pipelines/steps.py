@@ -134,9 +134,10 @@ WEEK = 7 * DAY
 
 ADDRESSES = ("TLM_ELASTICSEARCH_URL", "HF_ENDPOINT", *S3_ADDRESSES)
 ELASTICSEARCH_FOLDER = "/etc/tlm/elasticsearch"  # the images' TLM_ELASTICSEARCH_SECRET
+READER = "tlm-elasticsearch-reader"
 ELASTICSEARCH_SECRETS = (  # only steps that fill an index can write to it
     dict.fromkeys(("preflight", "index"), "tlm-elasticsearch-writer")
-    | dict.fromkeys(("retrieve", "select", "rerank", "subsets", "task-subsets"), "tlm-elasticsearch-reader")
+    | dict.fromkeys(("retrieve", "select", "rerank", "subsets", "task-subsets"), READER)
 )
 REGISTRY_FOLDER, REGISTRY_SECRET = "/etc/tlm/model-registry", "tlm-model-registry"  # TLM_MODEL_REGISTRY_SECRET
 
@@ -207,6 +208,8 @@ def _connect(step: PipelineTask, name: str) -> None:
     kubernetes.use_secret_as_env(step, S3_SECRET, {key: key for key in S3_KEYS}, optional=True)
     if secret := ELASTICSEARCH_SECRETS.get(name):
         kubernetes.use_secret_as_volume(step, secret, ELASTICSEARCH_FOLDER, optional=True)
+    if name == "preflight":  # it checks the key of the steps that search, too
+        kubernetes.use_secret_as_volume(step, READER, f"{ELASTICSEARCH_FOLDER}-reader", optional=True)
     if name in ("preflight", "register"):
         kubernetes.use_secret_as_volume(step, REGISTRY_SECRET, REGISTRY_FOLDER, optional=True)
 

@@ -22,7 +22,7 @@ from tlm.runs.trainjob import train_job
 from tlm.settings.options import Pods
 
 Pipeline = list[dict[str, Any]]
-KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch", "/etc/tlm/model-registry"}
+KNOWN_FILES = {"/tmp", "/dev/shm", "/etc/tlm/elasticsearch", "/etc/tlm/elasticsearch-reader", "/etc/tlm/model-registry"}
 
 
 @pytest.fixture(scope="module")

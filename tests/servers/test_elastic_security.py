@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -129,3 +130,17 @@ def test_a_mounted_secret_says_whom_to_trust_and_who_we_are(login, certificate, 
     (tmp_path / "secret/api-key").write_text(base64.b64encode(b"nobody:nothing").decode())
     with pytest.raises(InputError, match="does not accept our credentials"):
         preflight(engine="elasticsearch", root=str(tmp_path))
+
+
+def test_preflight_checks_the_key_of_the_steps_that_search_too(login, certificate, tmp_path, monkeypatch, capsys):
+    login("writer")  # in the address, so it holds unless a mounted key takes its place
+    monkeypatch.setenv("TLM_ELASTICSEARCH_SECRET", str(tmp_path / "secret"))
+    reader = tmp_path / "secret-reader"
+    reader.mkdir()
+    preflight(engine="elasticsearch", root=str(tmp_path))
+    assert "may create and fill indices" in capsys.readouterr().err
+    (reader / "api-key").write_text(base64.b64encode(b"nobody:nothing").decode())
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(InputError, match=r"does not accept our cred.*mounted at \S+secret-reader \(its api-key\)"):
+        preflight(engine="elasticsearch", root=str(tmp_path))
+    assert os.environ["TLM_ELASTICSEARCH_SECRET"] == str(tmp_path / "secret")

@@ -122,15 +122,27 @@ def _check_elasticsearch() -> None:
             "(on Kubernetes: in the ConfigMap tlm), or choose the engine embedded"
         )
     client = elastic_client.connect(at_once=True)
-    lacking = elastic_client.lacking_privileges(client, OURS, PRIVILEGES)
-    if lacking:
-        raise InputError(
-            f"the API key lacks {', '.join(lacking)} on the indices '{OURS}'; "
-            "create one with the roles publisher and writer (k8s/elasticsearch)"
-        )
+    elastic_client.check_privileges(client, OURS, PRIVILEGES, "the roles publisher and writer")
+    _check_reader()
     say(f"Elasticsearch {elastic_client.version(client) or '(version hidden)'}: may create and fill indices '{OURS}'")
     for index, nodes in with_idle_nodes(client).items():
         say(
             f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "
             "it; it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
         )
+
+
+def _check_reader() -> None:
+    """Check the key of the steps that search, because they start after the index is filled, perhaps hours later."""
+    from tlm.retrieval.search import elastic_client
+    from tlm.retrieval.search.elastic_build import OURS
+
+    own = os.environ.get(elastic_client.SECRET, "")
+    reader = f"{own}-reader"  # mounted in this step's pod only
+    if own and Path(reader).is_dir():
+        os.environ[elastic_client.SECRET] = reader
+        try:
+            client = elastic_client.connect(at_once=True)
+            elastic_client.check_privileges(client, OURS, ("read", "view_index_metadata"), "the role reader")
+        finally:
+            os.environ[elastic_client.SECRET] = own

@@ -116,13 +116,21 @@ def version(client: Elasticsearch) -> str:
     return ""
 
 
-def lacking_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str]) -> list[str]:
-    """The index privileges that our key lacks; none if the server has no security."""
+def check_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str], roles: str) -> None:
+    """Check that our key has these privileges on these indices, or that the server has no security.
+
+    Raises:
+        InputError: some are missing; `roles` have them.
+    """
     wanted = [{"names": [indices], "privileges": list(privileges)}]
     answer = patiently(client.options(ignore_status=NO_SECURITY).security.has_privileges, index=wanted)
     if answer.meta.status in NO_SECURITY:
-        return []
-    return [name for name in privileges if not answer["index"][indices][name]]
+        return
+    if lacking := [name for name in privileges if not answer["index"][indices][name]]:
+        names = ", ".join(lacking)
+        raise InputError(
+            f"the API key lacks {names} on the indices '{indices}'; create one with {roles} (k8s/elasticsearch)"
+        )
 
 
 def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:

@@ -2,7 +2,7 @@
 
 import sys
 
-from tlm.cli.main import build, main, renamed
+from tlm.cli.main import build, main
 
 STUDIES = {  # name: (module:function, summary)
     "compute": ("research.compute:compute", "Draw a report's scores against compute, beside the paper's"),
@@ -30,4 +30,4 @@ STUDIES = {  # name: (module:function, summary)
 HELP = "Check the paper's tables, and study what was retrieved and trained."
 
 if __name__ == "__main__":
-    main(lambda: build(renamed(sys.argv[1:]), STUDIES, HELP)())
+    main(lambda: build(sys.argv[1:], STUDIES, HELP)())

@@ -11,10 +11,10 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
 from tlm.evaluation.report.runs import Group, Summary, grouped
-from tlm.evaluation.score.intervals import Difference
+from tlm.evaluation.score.intervals import compared
 from tlm.evaluation.score.mix import ENCODER
+from tlm.retrieval.subset.export import PUBLISHED
 
-PLM = "plm"  # the arm of a published model
 SIMILAR = 0.01  # scores that differ by less are similar, unless an interval says that they differ
 
 
@@ -50,7 +50,7 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
 def break_even_of(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:
     """Compute `break_even` for the runs of a report, from what its report.json has."""
     groups = grouped([report.input(name) for name in report.manifest.inputs])
-    return break_even({group.name: group for group in groups}, finished(shown["groups"]), shown["differences"])
+    return break_even({group.name: group for group in groups}, finished(shown["groups"]))
 
 
 def tasks_to_break_even(pretraining: float, tlm: float, fine_tuning: float) -> float:
@@ -69,31 +69,30 @@ def tasks_to_break_even(pretraining: float, tlm: float, fine_tuning: float) -> f
     return pretraining / (tlm - fine_tuning) if tlm > fine_tuning else math.inf
 
 
-def break_even(
-    groups: Mapping[str, Group], summaries: Sequence[Summary], differences: Sequence[Difference]
-) -> list[dict[str, Any]]:
+def break_even(groups: Mapping[str, Group], summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     """The best encoder that was trained from scratch, beside each published model whose pretraining is known.
 
     Args:
         groups: The groups that can be compared, by name.
         summaries: Their summaries.
-        differences: The planned differences on test.
 
     Returns:
         For each pair: names, scores, FLOPs by the paper's rule, whether scores are similar, and the number of tasks;
         None for that if there is none, or if scores are not similar.
     """
-    encoders = [one for one in summaries if one["kind"] == ENCODER and one["cost"]["paper_flops"]["mean"] is not None]
-    scratch = [one for one in encoders if one["arm"] != PLM and not _continued(groups[one["name"]])]
+    encoders = [one for one in summaries if one["cost"]["paper_flops"]["mean"] is not None]
+    scratch = [one for one in encoders if one["kind"] == ENCODER and not _continued(groups[one["name"]])]
     if not scratch:
         return []
     tlm, known, rows = best_on_dev(scratch), _known(), []
     for plm in encoders:
-        pretrained = known.get(_name(groups[plm["name"]])) if plm["arm"] == PLM else None
+        alone = (plm["kind"], plm["text"]) == (PUBLISHED, "")
+        pretrained = known.get(_name(groups[plm["name"]])) if alone else None
         if pretrained is None:
             continue
         flops = [one["cost"]["paper_flops"]["mean"] or 0.0 for one in (tlm, plm)]
-        found = next(one for one in differences if {one["first"], one["second"]} == {tlm["name"], plm["name"]})
+        names = tlm["name"], plm["name"]
+        found = compared(names, groups[names[0]].on("test"), groups[names[1]].on("test"), 1)
         similar = not found["ahead"] and abs(found["mean"]) < SIMILAR
         count = tasks_to_break_even(pretrained["flops"], *flops)
         rows.append(

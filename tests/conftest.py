@@ -17,6 +17,8 @@ from tests.servers import servers
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the other processors are other tests'; read when torch is imported
 
+os.environ.pop("TLM_ROOT", None)  # of whoever runs the tests
+
 # kfp asks who called it at each setting of a step, which takes seconds a pipeline where thousands of modules are loaded
 # and the lines of source around each caller are looked up.
 inspect.stack = functools.partial(inspect.stack, 0)

@@ -20,7 +20,7 @@ PAPER = ("small", "medium", "large")
 PAPER_SEEDS = 3
 CORPUS = "C_BERT"  # the corpus of the small and medium scales
 RETRIEVING = ("bm25", "random")
-PLM = "plm"  # a published model, fine-tuned without stage 1
+PLM = "published"  # a published model, fine-tuned without stage 1
 NEUTRAL = ("train.accumulation", "train.precision", "finetune.accumulation", "finetune.precision")
 
 
@@ -33,7 +33,7 @@ class Cell:
         row: Name of the row (the paper's setting, also at smaller scales).
         column: The task, followed by ``/metric`` if the task has two published scores.
         scale: small, medium, large, or one of our scales.
-        arm: bm25, random or task-only; plm and plm-mlm start from the published model `start`.
+        arm: bm25, random or task-only; published and published-task-only start from the published model `start`.
         preset: Name of the preset.
         overrides: Settings that differ from the preset.
         stages: 2, or 1 without stage 2.

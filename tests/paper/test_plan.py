@@ -102,7 +102,7 @@ def test_published_models_bring_their_tokenizer_and_their_weights():
     texts = trials(missing(cells, {}, [4]), **URIS, models={model: Start("s3://b/checkpoint/9", "s3://b/tokenizer/9")})
     plm, mlm, tlm = map(PlannedRun.parse, texts)
     assert [(run.arm, run.stages, run.seed) for run in (plm, mlm, tlm)] == [
-        ("plm", "2", 4), ("plm-mlm", "12", 4), ("bm25", "12", 4),
+        ("published", "2", 4), ("published-task-only", "12", 4), ("bm25", "12", 4),
     ]  # fmt: skip
     assert {(run.start, run.tokenizer, run.subset) for run in (plm, mlm)} == {
         ("s3://b/checkpoint/9", "s3://b/tokenizer/9", "")

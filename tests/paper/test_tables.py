@@ -110,10 +110,10 @@ def test_a_cell_has_the_settings_of_its_row():
     by_row = {cell.row: cell.settings() for cell in cells("7", "small", ["imdb"])}
     assert "finetune.lr" in by_row["two stages"]
     assert "finetune.lr" not in by_row["without stage 2"]
-    plm = next(cell for cell in cells("2", "large", ["imdb"]) if cell.arm == "plm")
+    plm = next(cell for cell in cells("2", "large", ["imdb"]) if cell.arm == "published")
     assert {name.partition(".")[0] for name in plm.settings()} == {"finetune", "start"}
     assert plm.settings()["start"] == "roberta-large"
-    mlm = next(cell for cell in cells("8", "medium", ["imdb"]) if cell.arm == "plm-mlm")
+    mlm = next(cell for cell in cells("8", "medium", ["imdb"]) if cell.arm == "published-task-only")
     assert {name.partition(".")[0] for name in mlm.settings()} == {"train", "finetune", "start"}
     assert mlm.settings()["train.rho2"] == "inf"
 
@@ -157,12 +157,12 @@ def test_published_models_of_its_own_size_stand_for_the_paper_s_at_a_small_scale
         found = cells(table, scale)
         assert list(dict.fromkeys(cell.row for cell in found)) == names
         for cell in found:
-            assert bool(cell.start) == cell.arm.startswith("plm")
+            assert bool(cell.start) == cell.arm.startswith("published")
             if cell.start:
                 assert cell.start == f"google/bert_uncased_L-{own.layers}_H-{width}_A-{width // 64}"
-                assert ("train.rho2=inf" in cell.overrides) == (cell.arm == "plm-mlm")
+                assert ("train.rho2=inf" in cell.overrides) == (cell.arm == "published-task-only")
                 presets.resolve(cell.preset, cell.overrides)
-    keys = {cell.key for table in ("2", "8") for cell in cells(table, scale, ["scierc"]) if cell.arm == "plm"}
+    keys = {cell.key for table in ("2", "8") for cell in cells(table, scale, ["scierc"]) if cell.arm == "published"}
     assert len(keys) == 1  # both rows are one run
 
 

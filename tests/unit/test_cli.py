@@ -14,7 +14,7 @@ import pytest
 from research.__main__ import STUDIES
 from tlm import __version__
 from tlm.cli.command import descriptions, flat
-from tlm.cli.main import COMMANDS, MOVED, renamed
+from tlm.cli.main import COMMANDS
 from tlm.errors import NO_TORCH
 
 ROOT = Path(__file__).parents[2]
@@ -46,14 +46,11 @@ def test_help_lists_every_command_with_a_summary() -> None:
         assert summary in text
 
 
-def test_commands_of_studies_are_in_research_and_for_now_here_too() -> None:
-    assert {*MOVED} <= {*STUDIES} - {*COMMANDS}
+def test_commands_of_studies_are_in_research() -> None:
+    assert not {*STUDIES} & {*COMMANDS}
     command = [sys.executable, "-m", "research", "--help"]
     text = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     assert all(name in text for name in STUDIES)
-    moved = tlm("paper", "no-table")
-    assert moved.returncode == 2
-    assert moved.stderr.startswith("tlm: `tlm paper` is now `python -m research paper`")
 
 
 def test_a_command_that_needs_pytorch_says_how_to_install_it() -> None:
@@ -61,26 +58,6 @@ def test_a_command_that_needs_pytorch_says_how_to_install_it() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
     assert done.stderr == f"tlm: {NO_TORCH}\n"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        (["fetch", "uri", "x"], ["download", "uri", "x"], "tlm: `fetch` is now `download`\n"),
-        (["manifest", "uri"], ["kserve-manifest", "uri"], "tlm: `manifest` is now `kserve-manifest`\n"),
-        (
-            ["retrieve", "--like", "uri"],
-            ["retrieve", "--same-size-as", "uri"],
-            "tlm: `--like` is now `--same-size-as`\n",
-        ),
-        (["retrieve", "--like=uri"], ["retrieve", "--same-size-as=uri"], "tlm: `--like` is now `--same-size-as`\n"),
-        (["fetch", "uri", "fetch"], ["download", "uri", "fetch"], "tlm: `fetch` is now `download`\n"),
-        (["download", "fetch", "manifest"], ["download", "fetch", "manifest"], ""),
-    ],
-)
-def test_old_names_still_work(old: list[str], new: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert renamed(old) == new
-    assert capsys.readouterr().err == said
 
 
 def test_the_version_is_printed() -> None:

@@ -82,7 +82,7 @@ def test_parts_add_up_to_the_answer_and_a_training_text_is_nearest_to_itself(mad
     found = explained(made[name], text, None, "", 4, "cpu")
     assert found["label"] == label
     assert sum(part["adds"] for part in found["parts"]) == pytest.approx(found["answer"])
-    kinds = {"linear": ["tf-idf"], "static": ["static"], "mixture": ["tf-idf", "static"]}
+    kinds = {"linear": ["linear"], "static": ["static"], "mixture": ["linear", "static"]}
     assert [part["model"] for part in found["parts"]] == kinds[name]
     first, *others = found["nearest"]
     assert (first["id"], first["label"], first["text"]) == ("e7", label, text)
@@ -102,7 +102,7 @@ def test_a_part_says_the_same_alone(made: dict[str, str]) -> None:
 def test_the_parts_of_a_mixture_within_a_mixture_are_explained_too(made: dict[str, str]) -> None:
     nested = mix([made["mixture"], made["linear"]], root=made["root"])
     found = explained(nested, "beta because of", None, "", 2, "cpu")
-    assert sorted(part["model"] for part in found["parts"]) == ["static", "tf-idf", "tf-idf"]
+    assert sorted(part["model"] for part in found["parts"]) == ["linear", "linear", "static"]
     assert sum(part["adds"] for part in found["parts"]) == pytest.approx(found["answer"])
 
 

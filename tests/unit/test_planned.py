@@ -32,6 +32,10 @@ from tlm.evaluation.score.mix import ReportRow
             "mixture",
             ("published-b + static-bm25 + linear", "published + static + linear", "bm25"),
         ),
+        ("published", "stage 2", ("published", "published", "")),
+        ("published-bm25", "stage 2", ("published-bm25", "published", "bm25")),
+        ("label-names", "label-names", ("label-names", "label-names", "")),
+        ("label-names + baseline", "mixture", ("label-names + linear", "label-names + linear", "")),
         ("gpt + baseline", "imported", ("gpt + baseline", "imported", "")),
     ],
 )

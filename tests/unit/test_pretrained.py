@@ -188,7 +188,11 @@ def test_without_such_a_head_stage_1_begins_with_the_identity_and_the_frequencie
 def test_stage_1_goes_on_from_it_and_stage_2_after_that(tmp_path, kind):
     start = loaded(tmp_path, kind)
     alone, with_text = trained(tmp_path, start), trained(tmp_path, start, subset=passages(tmp_path, "subset"))
-    assert [one.details["arm"] for one in (start, alone, with_text)] == ["plm", "plm-mlm", "plm-bm25"]
+    assert [one.details["arm"] for one in (start, alone, with_text)] == [
+        "published",
+        "published-task-only",
+        "published-bm25",
+    ]
     assert alone.manifest.settings["model"] == start.manifest.settings["model"]
     before, after = (load_file(one.path("model") / "model.safetensors") for one in (start, with_text))
     moved = {name: (after[name] - before[name]).abs().mean() for name in before if "embeddings.weight" in name}

@@ -14,7 +14,7 @@ from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.plots import dots, short
 from tlm.evaluation.pages.text import code, label_text, shared_words, signed, visible
 from tlm.evaluation.report.lineage import dropped_section
-from tlm.evaluation.report.page import MOST_CLASSES, _chosen, _classes
+from tlm.evaluation.report.page import MOST_CLASSES, _classes
 from tlm.evaluation.score.intervals import spread
 
 
@@ -107,11 +107,6 @@ def test_many_classes_are_folded(tmp_path: Path) -> None:
     (folded,) = _classes(many, "class")
     assert isinstance(folded, Details)
     assert folded.summary == "F1 of each class on test"
-
-
-def test_the_weights_of_a_mixture_go_by_the_names_of_the_rows() -> None:
-    mixed: Any = {"name": "bm25 + linear", "tried": 0, "chosen": {"weight of bm25": 0.7, "weight of baseline": 0.3}}
-    assert "weight of bm25 0.7; weight of linear 0.3." in markdown(_chosen([mixed]))
 
 
 @pytest.mark.parametrize(

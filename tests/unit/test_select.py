@@ -30,10 +30,8 @@ from tlm.retrieval.retrieve import (
     draws,
     retrieve,
 )
-from tlm.retrieval.search.embed import LEARNED_FROM
 from tlm.retrieval.selectors import (
     LEAST,
-    OTHERS,
     SEARCHERS,
     SELECTORS,
     dsir,
@@ -45,6 +43,7 @@ from tlm.retrieval.selectors import (
 )
 from tlm.retrieval.subset.export import Selection, export, seed_of
 from tlm.runs.plan import arms_of
+from tlm.settings.sections import SAMPLED
 
 
 def grams(text):
@@ -62,6 +61,7 @@ def test_every_selector_is_everywhere() -> None:
     assert {*RETRIEVED, RERANKED} <= {*card["passages"]}
     assert {*RETRIEVED, RERANKED} - {"bm25"} <= {*OTHER_TEXT}
     assert {*WITH_QUERIES} == {*NOTHING_FOUND}
+    assert {*SAMPLED} == {*RETRIEVED} - {"bm25"}
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(ma
 
 
 def test_what_learns_from_a_sample_draws_where_the_corpus_is_larger():
-    for arm, least in (("classifier", OTHERS), ("dense", LEARNED_FROM), ("hybrid", LEARNED_FROM)):
+    for arm, least in ((arm, SAMPLED[arm]) for arm in ("classifier", "dense", "hybrid")):
         assert [draws(arm, passages) for passages in (least, least + 1)] == [False, True]
         assert draws(arm, least + 1, vectors=True) == (arm == "classifier")  # those of the index, or a model's
     assert [draws(arm, 1) for arm in ("random", "dsir", "bm25", "task-only", "rerank")] == [True, True, *[False] * 3]

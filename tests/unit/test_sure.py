@@ -314,7 +314,7 @@ def test_a_cascade_is_a_folder_as_any_mixture(store: Store, cascade: Artifact, t
     for text, first in zip(TEXTS[:6], parts_in(store, "test")[0], strict=False):
         why = explained(str(folder), text, None, "", 3, "cpu")
         kinds = [part["model"] for part in why["parts"]]
-        assert kinds == (["encoder"] if first.max() >= at_least else ["tf-idf", "static"])
+        assert kinds == (["encoder"] if first.max() >= at_least else ["linear", "static"])
         found_kinds.add(kinds[0])
         assert sum(part["adds"] for part in why["parts"]) == pytest.approx(why["answer"], abs=1e-6)
 

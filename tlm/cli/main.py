@@ -6,7 +6,6 @@ Only the module of the command that is called is imported, so that ``tlm --help`
 
 import errno
 import io
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -59,13 +58,6 @@ COMMANDS = {  # name: (module:function, summary)
     "gc": ("tlm.cli.upkeep:gc", "Delete artifacts that no kept report or study uses"),
 }
 HELP = "Train a text classifier from scratch on a task and the part of a corpus that matters to it."
-# Old names of commands and options, which work for one more release.
-RENAMED = {"fetch": "download", "manifest": "kserve-manifest", "--like": "--same-size-as"}
-# Commands of studies, now in `research`. For one more release they work here, too.
-MOVED = (
-    *("dilute", "fewer-labels", "merge-subsets", "train-multitask", "rerank"),
-    *("report-multitask", "retrieval-study", "attention", "paper", "keep"),
-)
 
 
 def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMANDS, text: str = HELP) -> "typer.Typer":
@@ -89,25 +81,8 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
 
 
 def tlm() -> None:
-    """Run the command that the arguments name; one that moved to `research`, there."""
-    name, arguments = "".join(sys.argv[1:2]), sys.argv[1:]
-    if name in MOVED:
-        print(f"tlm: `tlm {name}` is now `python -m research {name}`", file=sys.stderr)
-        os.execv(sys.executable, [sys.executable, "-m", "research", *arguments])
-    sys.argv[1:] = renamed(arguments)
+    """Run the command that the arguments name."""
     build(sys.argv[1:])()
-
-
-def renamed(arguments: list[str]) -> list[str]:
-    """Replace the old name of a command, and those of its options, and say so."""
-    found = []
-    for place, argument in enumerate(arguments):
-        old, equals, value = argument.partition("=")
-        new = RENAMED.get(old) if old.startswith("-") == (place > 0) else None
-        if new:
-            print(f"tlm: `{old}` is now `{new}`", file=sys.stderr)
-        found.append(f"{new}{equals}{value}" if new else argument)
-    return found
 
 
 def main(run: Callable[[], object] = tlm) -> None:

@@ -31,6 +31,7 @@ from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
 from tlm.evaluation.predict.predict import check_new, check_pairs, located, of_pairs, write_new
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
+from tlm.evaluation.score.baseline import NAMES
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.settings.options import Fields, Range
@@ -97,7 +98,7 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
     width, chosen = weights.shape[1], {"top_k": top_k}
     dense = Dense(np.zeros(width), np.ones(width), linear, chosen)
     StaticModel(list(about), (), dense, False, vectors).write(draft.folder / "model")
-    draft.details = {"arm": "label-names", "seed": 0, "stage": "label-names", "fixed": True, "parameters": weights.size}
+    draft.details = {"arm": NAMES, "seed": 0, "stage": NAMES, "fixed": True, "parameters": weights.size}
     draft.details |= {"cost": {}, "chosen": chosen, "tried": 0}
     draft.counts = {"labels": len(about), "passages": len(rows)}
 

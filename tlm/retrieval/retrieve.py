@@ -22,7 +22,7 @@ from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.retrieval.search.query import Docs, Dropped, Engine, Found, Query, Scores, choose, fit, make_queries
 from tlm.settings.options import NOT_NEGATIVE, Range
-from tlm.settings.sections import MOST_HITS
+from tlm.settings.sections import MOST_HITS, SAMPLED
 
 VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
 SEARCHED, SCORED = ("dense", "hybrid"), ("dsir", "classifier")
@@ -263,15 +263,7 @@ def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) ->
         passages: How many the corpus has.
         vectors: Whether the vectors are there already, in the index or by a published model.
     """
-    if arm == "classifier":
-        from tlm.retrieval.selectors import OTHERS
-
-        return passages > OTHERS
-    if arm in SEARCHED:
-        from tlm.retrieval.search.embed import LEARNED_FROM
-
-        return passages > LEARNED_FROM and not vectors
-    return arm in ("random", "dsir")
+    return passages > SAMPLED.get(arm, float("inf")) and not (vectors and arm in SEARCHED)
 
 
 def training_texts(task: Artifact) -> list[tuple[int, str]]:

@@ -32,6 +32,7 @@ from tlm.retrieval.search.analyzer import batched
 from tlm.retrieval.search.embed import Embed, StaticEmbedder, published_vectors
 from tlm.retrieval.search.index import VECTORS, located, open_engine
 from tlm.retrieval.search.query import Docs, Engine, Scores
+from tlm.settings.sections import SAMPLED
 from tlm.shallow.features import letters_of
 from tlm.shallow.models import one_thread
 
@@ -40,7 +41,6 @@ LEAST = 1e-8  # probability of a bucket that never occurs, as in the authors' co
 SAMPLE = 1_000_000  # passages to learn the corpus's distribution from
 PORTION, PORTION_CHARACTERS = 10_000, 1 << 24  # texts counted at once
 FEATURES = 1 << 18  # buckets of the classifier
-OTHERS = 20_000  # passages that represent the corpus to the classifier
 
 
 def dsir(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:
@@ -52,7 +52,7 @@ def dsir(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:
 
 def classifier(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:
     """The log-odds that each passage is the task's; the passages that it is compared with are drawn by `seed`."""
-    others = list(sample(corpus, OTHERS, seed))
+    others = list(sample(corpus, SAMPLED["classifier"], seed))
     return scores_of_all(corpus, partial(log_odds, fitted(texts, others)))
 
 

@@ -21,7 +21,7 @@ from tlm.data.tasks.examples import SEVERAL
 from tlm.data.tasks.metrics import THRESHOLDS, dev_score, fitted_thresholds
 from tlm.errors import InputError, printable
 from tlm.progress import say
-from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY, further_text
+from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, further_text
 from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
 from tlm.shallow.folder import config_of
@@ -182,7 +182,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
     marks = [list(pair) for pair in facts["marks"]]
-    start = "published" if facts["arm"].startswith((PLM, f"{PUBLISHED}-")) else "scratch"
+    start = "published" if facts["arm"].startswith(PUBLISHED) else "scratch"
     before = " after it was trained on with more text (stage 1)" if facts["stage1"]["steps"] else ""
     filled = {
         "name": _MARKUP.sub(r"\\\1", printable(task["name"])),
@@ -216,11 +216,11 @@ def _code(label: str) -> str:
 
 def _passages(arm: str, known: dict[str, str]) -> str:
     """What is said of the passages of an arm. The arms of published models have their names in them."""
-    if arm in known or not arm.startswith((f"{PLM}-", f"{PUBLISHED}-")):
+    if not arm.startswith(PUBLISHED):
         return known.get(arm, arm)
     text = further_text(arm)
-    alike = f"{PLM}-{'mlm' if text == TASK_ONLY else text}".rstrip("-")
-    return known.get(alike, f"those of the published model and, in stage 1, passages {known.get(text, text)}")
+    further = f"those of the published model and, in stage 1, passages {known.get(text, text)}"
+    return further if text not in ("", TASK_ONLY) else known[f"{PUBLISHED}-{text}".rstrip("-")]
 
 
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:

@@ -15,7 +15,7 @@ from tlm.artifacts.stores.store import file_sha256
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.progress import say
-from tlm.retrieval.subset.export import PLM, PUBLISHED, TASK_ONLY
+from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
 from tlm.settings.options import NOT_NEGATIVE, Compute, Range
@@ -168,12 +168,9 @@ def _shape(start: Artifact, settings: Preset) -> Model:
 
 
 def _arm(start: Artifact | None, passages: Artifact | None) -> str:
-    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in published-NAME-bm25, plm-mlm."""
+    """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in published-NAME-bm25."""
     own = TASK_ONLY if passages is None else str(passages.details["arm"])
-    if start is None:
-        return own
-    begun = str(start.details["arm"])
-    return f"{begun}-{own if passages is not None or begun.startswith(f'{PUBLISHED}-') else 'mlm'}"
+    return own if start is None else f"{start.details['arm']}-{own}"
 
 
 def finetune(
@@ -246,7 +243,7 @@ def load_model(
     model: str,
     task: str,
     *,
-    arm: str = PLM,
+    arm: str = PUBLISHED,
     layers: int = 0,
     trim_vocabulary: bool = False,
     subset: str = "",
@@ -262,7 +259,7 @@ def load_model(
         model: A folder as transformers writes it, on this machine or on S3, or a name on the Hugging Face Hub, such as
             bert-base-uncased.
         task: URI of the task.
-        arm: Name of the arm in reports.
+        arm: Name of the arm in reports: published, or one that begins with published-.
         layers: Keep the first so many layers, for a smaller and faster model; 0: all.
         trim_vocabulary: Keep only the tokens that occur in the training texts and the subset, and those of single
             characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
@@ -272,6 +269,8 @@ def load_model(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)
+    if arm != PUBLISHED and not arm.startswith(f"{PUBLISHED}-"):
+        raise InputError(f"arm is '{arm}', but reports know published models by their names; call it published-{arm}")
     if subset and not trim_vocabulary:
         raise InputError("a subset is given, which matters to a trimmed vocabulary alone; add --trim-vocabulary")
     if subset:

@@ -20,12 +20,14 @@ from tlm.evaluation.predict.encoder import OnnxClassifier
 from tlm.evaluation.predict.predict import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.progress import track
+from tlm.shallow import published, tfidf
 from tlm.shallow.features import LETTERS, joined, words_of
 from tlm.shallow.models import FAMILIES, ShallowPredictor
 from tlm.shallow.published import EmbeddingsModel
 from tlm.shallow.tfidf import Tfidf
 
 WIDTH = 300  # characters shown of a text
+AS_REPORTS_SAY = {tfidf.FAMILY: "linear", published.FAMILY: "embeddings"}
 NEAR = (Column("label", "left"), Column("id", "left"), Column("text", "words"))
 NO_LINEAGE = "No training texts or passages: a folder does not say what it was made from; give the model's URI."
 NO_TASK = "No training texts: the model had none, its task is gone, or it is ONNX, which does not show its features."
@@ -93,7 +95,8 @@ def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer
 
 def _kind(predictor: Predictor) -> str:
     if isinstance(predictor, ShallowPredictor):
-        return next(name for name, kind in FAMILIES.items() if isinstance(predictor.model, kind))
+        family = next(name for name, kind in FAMILIES.items() if isinstance(predictor.model, kind))
+        return AS_REPORTS_SAY.get(family, family)
     return "encoder"
 
 

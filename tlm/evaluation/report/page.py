@@ -363,7 +363,7 @@ def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
     for group in (one for one in groups if one["chosen"]):
         tried = f", out of {group['tried']} settings" if group["tried"] else ""
         chosen = (group["chosen"] or {}).items()
-        settings = "; ".join(f"{name.replace('of baseline', 'of linear')} {value}" for name, value in chosen)
+        settings = "; ".join(f"{name} {value}" for name, value in chosen)
         found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
         yield Details("What the models without a neural network, and mixtures, chose on dev", tuple(found))

@@ -21,7 +21,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict import predictor
 from tlm.evaluation.predict.predict import model_of
 from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
-from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, STATIC
+from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, NAMES, STATIC
 from tlm.evaluation.score.evaluate import SPEED, numbered, rate, together
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
@@ -85,8 +85,8 @@ def _part(arm: str) -> ReportRow:
     model, times, seeds = arm.partition(" × ")
     if model == ARM:
         return ReportRow(LINEAR + times + seeds, LINEAR + times + seeds, "")
-    named = (kind for kind in (STATIC, EMBEDDINGS, PUBLISHED) if model.startswith(f"{kind}-"))
-    kind = STUDENT if model == STUDENT else next(named, ENCODER)
+    named = (kind for kind in (STATIC, EMBEDDINGS, PUBLISHED) if f"{model}-".startswith(f"{kind}-"))
+    kind = model if model in (STUDENT, NAMES) else next(named, ENCODER)
     texts = {STATIC: model.removeprefix(f"{STATIC}-"), PUBLISHED: further_text(model), ENCODER: model}
     return ReportRow(arm, kind + times + seeds, texts.get(kind, ""))
 
@@ -159,7 +159,7 @@ def _predictions(metrics: Artifact, split: str) -> Floats:
     return np.array(rows["probabilities"].to_pylist(), np.float64).reshape(-1, classes)  # no rows: [0, classes]
 
 
-VERSION = 3
+VERSION = 4
 
 
 def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, root: str | None = None) -> str:
@@ -247,12 +247,13 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
     state = weights.state()
     config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **state}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    names = [ReportRow.of(arm_of([part]), "").name for part in parts]
     if isinstance(weights, Weights):
-        chosen = {f"weight of {part.arm}": round(share, 3) for part, share in zip(parts, weights.shares, strict=True)}
+        chosen = {f"weight of {name}": round(share, 3) for name, share in zip(names, weights.shares, strict=True)}
     else:
         chosen = {
-            f"probability from which {parts[0].arm} answers": round(weights.at_least, 4),
-            f"share of dev passed on to {parts[1].arm}": round(weights.share(dev[0]), 3),
+            f"probability from which {names[0]} answers": round(weights.at_least, 4),
+            f"share of dev passed on to {names[1]}": round(weights.share(dev[0]), 3),
         }
     facts = {"stage": MIXTURE, "fixed": fixed, "parameters": parameters, "chosen": chosen, "cost": {}}
     draft.details = {**recipe.settings, **facts, **state}
@@ -324,6 +325,6 @@ def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> l
             parts.append([uri, baseline])
             row = ReportRow.of(details["arm"], details["stage"])
             arm, seed = f"{STATIC}-{row.text or 'bm25'}", details["seed"]
-            if row.kind != STATIC and (own := static.get((arm, seed), static.get((arm, 0)))):
+            if row.kind in NETWORKS and (own := static.get((arm, seed), static.get((arm, 0)))):
                 parts.append([uri, own, baseline])
     return [mix(members, root=root) for members in parts]

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import sample
 from tlm.errors import InputError
+from tlm.settings.sections import SAMPLED
 from tlm.shallow import folder as folders
 from tlm.shallow import published
 from tlm.shallow.features import words_of
 from tlm.shallow.models import one_thread
 from tlm.shallow.static import Vectors, word_vectors
 
-LEARNED_FROM = 50_000  # passages that word vectors are learned from
 # Binary places of learned vectors, which differ by some 1e-14 between processors, so rounded ones are nearly always
 # equal; and of texts' vectors of length 1, whose products are then exact in 64-bit floats, in whatever order they add.
 LEARNED_BITS, BITS = 16, 24
@@ -45,7 +45,7 @@ class StaticEmbedder:
         Raises:
             InputError: no word occurs often enough.
         """
-        texts = list(sample(corpus, LEARNED_FROM, seed))
+        texts = list(sample(corpus, SAMPLED["dense"], seed))
         with one_thread():
             found = word_vectors(texts)
             if not found.words:

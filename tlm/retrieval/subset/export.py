@@ -259,7 +259,7 @@ def _passage(row: Record, field: str) -> tuple[str, int]:
 
 
 TASK_ONLY = "task-only"
-PLM, PUBLISHED = "plm", "published"  # the arms of published models; those of the pipelines begin so: published-NAME
+PUBLISHED = "published"  # the arms of published models begin so: published-NAME, published-NAME-bm25
 
 
 class Selection(NamedTuple):

@@ -14,7 +14,7 @@ import yaml
 
 from pipelines.form import ONE_OF_EACH, Parallelism
 from tlm import __version__
-from tlm.cli.upkeep import revision
+from tlm.artifacts.produce import revision
 from tlm.errors import InputError, nearest, with_article
 from tlm.progress import say
 from tlm.runs.pods import check_pods

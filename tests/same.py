@@ -53,8 +53,8 @@ def repeat(store: Path) -> str:
         return [f"{store}/{folder}" for folder, one in artifacts(store).items() if one.step == step]
 
     task, tokenizer = of("load-task")[0], of("tokenizer")[0]
-    run("tlm.cli", "retrieval-study", *of("export"))
-    run("tlm.cli", "attention", *of("finetune"), "--task", task, "--examples", "20", "--device", "cpu")
+    run("research", "retrieval-study", *of("export"))
+    run("research", "attention", *of("finetune"), "--task", task, "--examples", "20", "--device", "cpu")
     run("tlm.cli", "import-subset", f"{store}/{TASK}/train.jsonl", "--task", task)
     run("tlm.cli", "tokenize", of("import-subset")[0], tokenizer)
     run("tlm.cli", "mix", *of("evaluate")[:2])

@@ -12,7 +12,7 @@ from research.paper.results import BASELINE, FOLDER, baseline_key, differences, 
 from research.paper.tables import NEUTRAL, Cell, cells, check_names, curves, is_of, our_name, place_of, scales
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact, follow, share_inputs
-from tlm.cli.upkeep import revision as revision_of_code
+from tlm.artifacts.produce import revision as revision_of_code
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.evaluation.report.lineage import compared, everything, flat

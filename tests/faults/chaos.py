@@ -22,7 +22,7 @@ from typing import Any
 from research.benchmarks.machine import machine
 from tests.faults.chain import STEPS
 from tests.faults.row import HOME, Row, row
-from tlm.cli.upkeep import revision
+from tlm.artifacts.produce import revision
 
 BUILT, KEPT = HOME / "build" / "chaos", HOME / "docs" / "reliability"
 PAGE = HOME / "docs" / "RELIABILITY.md"

@@ -31,24 +31,21 @@ def test_a_table_runs_and_its_results_are_kept(run_module, tmp_path: Path) -> No
     done = run_table(run_module, tmp_path, "7")
     report = done.stdout.strip().splitlines()[-1]
     assert "stage 1 only" in done.stdout
-    run_module("tlm.cli", "keep", report, "--table", "7", "--results", "kept", "--revision", "abc")
+    run_module("research", "keep", report, "--table", "7", "--results", "kept", "--revision", "abc")
     kept = [json.loads(line) for line in (tmp_path / "kept" / "7.jsonl").read_text().splitlines()]
     assert {one["key"] for one in kept} == {"tiny-task-bm25", "tiny-task-bm25-stage-1", "baseline-task"}
-    shown = run_module("tlm.cli", "paper", "7", "--scale", "tiny", "--results", "kept", "--markdown").stdout
+    shown = run_module("research", "paper", "7", "--scale", "tiny", "--results", "kept", "--markdown").stdout
     assert "without stage 2" in shown
 
 
 @pytest.mark.slow
 def test_published_models_stand_beside_tlm(run_module, tmp_path: Path) -> None:
-    number, seeds, arms = (
-        "8",
-        [3, 4],
-        {"published": "PLM (RoBERTa-Base)", "published-task-only": "PLM + MLM on task data"},
-    )
+    arms = {"published": "PLM (RoBERTa-Base)", "published-task-only": "PLM + MLM on task data"}
+    number, seeds = "8", [3, 4]
     write_bert(tmp_path / "models" / BERT, [*GLUE, *(word for words in TOPICS.values() for word in words)])
     done = run_table(run_module, tmp_path, number, paper_models="models", run_seeds=",".join(map(str, seeds)))
     report = done.stdout.strip().splitlines()[-1]
-    run_module("tlm.cli", "keep", report, "--table", number, "--results", "kept", "--revision", "abc")
+    run_module("research", "keep", report, "--table", number, "--results", "kept", "--revision", "abc")
     kept = [json.loads(line) for line in (tmp_path / "kept" / f"{number}.jsonl").read_text().splitlines()]
     by_arm = {arm: [one for one in kept if one["arm"] == arm] for arm in ("bm25", *arms)}
     assert {arm: sorted(one["seed"] for one in found) for arm, found in by_arm.items()} == dict.fromkeys(by_arm, seeds)
@@ -60,7 +57,7 @@ def test_published_models_stand_beside_tlm(run_module, tmp_path: Path) -> None:
     before = {arm: {one["cost"]["stage 1"]["steps"] for one in found} for arm, found in by_arm.items()}
     assert before == {arm: {0 if arm == "published" else 24} for arm in before}
     shown = run_module(
-        "tlm.cli", "paper", number, "--scale", "tiny", "--results", "kept", "--markdown", "--check"
+        "research", "paper", number, "--scale", "tiny", "--results", "kept", "--markdown", "--check"
     ).stdout
     assert f"over {arms['plm']}" in shown
     assert f"google/{BERT}" in shown.replace("\\", "")

@@ -95,13 +95,8 @@ def test_an_unknown_pretraining_is_left_out(tmp_path):
 
 def test_the_sentence_has_the_number_and_both_scores():
     flops = {"pretraining": 2.79e19, "tlm": 2.74e18, "fine_tuning": 1e16}
-    row = {
-        "tlm": "bm25",
-        "published": "published",
-        "pretrained": "BERT-Base",
-        "scores": [0.8051, 0.8098],
-        "flops": flops,
-    }
+    row = {"tlm": "bm25", "published": "published", "pretrained": "BERT-Base", "scores": [0.8051, 0.8098]}
+    row["flops"] = flops
     (sentence,) = told([{**row, "similar": True, "tasks": 11}])
     assert sentence.startswith("From 11 tasks on, pretraining once costs fewer FLOPs, by the paper’s rule: bm25 (80.5,")
     assert "published (81.0;" in sentence

@@ -207,6 +207,22 @@ def test_health_metadata_and_metrics(models, start) -> None:
     assert 'tlm_requests_total{code="400",protocol="v1"} 1.0' in metrics
     assert f"tlm_texts_total {len(TEXTS)}.0" in metrics
     assert "tlm_waiting_texts 0.0" in metrics
+    assert f'tlm_model_info{{name="model",version="{about["versions"][0]}"}} 1.0' in metrics
+    labels = [one["label"] for one in predict(models["linear"], TEXTS)]
+    for label in {*labels}:
+        assert f'tlm_answers_total{{label="{label}"}} {labels.count(label)}.0' in metrics
+
+
+def test_a_downloaded_folder_knows_its_version_and_another_can_be_given(models, start, tmp_path) -> None:
+    folder = download(trained(models["linear"]).uri, str(tmp_path / "folder"))
+    content = trained(models["linear"]).content[:12]
+    assert start(folder).ask("/v2/models/model")[1]["versions"] == [content]
+    server = start(folder, "--model-version", "2026-11")
+    assert server.ask("/v2/models/model/versions/2026-11")[1]["versions"] == ["2026-11"]
+    known = tmp_path / "folder" / "tlm.json"
+    known.write_text(json.dumps({"content": "{path}/.."}))
+    with pytest.raises(InputError, match=r"model_version is '\{path\}/..'; expected letters"):
+        serve(folder)
 
 
 def test_v2_answers_with_the_outputs_that_are_asked_for_and_by_version(models, start) -> None:

@@ -74,7 +74,7 @@ def test_answers_are_counted_on_the_texts_that_both_tests_have(tmp_path):
         expected["wrong to another wrong one"] += not was and not right and theirs[text][1] != answer
     assert found["changed"] == expected
     assert sum(expected.values()) > 5
-    assert found["tests"] == {"before": 30, "now": 40, "both": len(both)}
+    assert found["tests"] == {"before": 30, "now": 40, "both": len(both), "compared": len(both)}
     for kind, count in expected.items():
         assert sum(row[kind] for row in found["classes"]) == count
     assert 0 < len(found["answers"]) <= 10
@@ -85,19 +85,67 @@ def test_answers_are_counted_on_the_texts_that_both_tests_have(tmp_path):
 
 def test_classes_that_are_new_and_gone(tmp_path):
     """An answer with a class that is gone is wrong; macro-F1 is over the classes of today."""
-    old, new = ["blue", "green", "red"], ["green", "red", "yellow"]
+    old, new = ["blue", "green", "red"], ["green", "pink", "red", "yellow"]
     one, two = world_of(tmp_path, old, range(20), range(20, 60)), world_of(tmp_path, new, range(20), range(20, 60))
     before, now = one.metrics("bm25", 0, 0.6), two.metrics("bm25", 0, 0.6)
     made = report([now], against=before, root=str(tmp_path))
     found = contents(made)["since"]
-    assert (list(found["data"]["came"]), list(found["data"]["went"])) == (["yellow"], ["blue"])
+    assert (list(found["data"]["came"]), list(found["data"]["went"])) == (["pink", "yellow"], ["blue"])
     ours, theirs = answers(now), answers(before)
     gold = [pair[0] for pair in ours.values()]
     for name, given in (("now", [pair[1] for pair in ours.values()]), ("before", [theirs[text][1] for text in ours])):
         assert "blue" in given or name == "now"
         score = f1_score(gold, given, labels=new, average="macro", zero_division=0)
         assert found["scores"][name]["mean"] == pytest.approx(score)
-    assert "new labels: yellow; labels that are gone: blue" in contents(made)["findings"][1]
+    assert "new labels: pink, yellow; labels that are gone: blue" in contents(made)["findings"][1]
+
+
+@pytest.mark.parametrize(
+    ("new", "renamed", "said"),
+    [
+        (["blue", "crimson", "green"], {"red": "crimson"}, "renamed or merged labels: red is now crimson"),
+        (["cold", "red"], {"blue": "cold", "green": "cold"}, "blue is now cold, green is now cold"),
+    ],
+)
+def test_a_renamed_or_merged_label_is_no_gain(tmp_path, new, renamed, said):
+    """The same answers, with the names of now, change nothing: macro-F1 of both sides is that of the mapped answers."""
+    labels = ["blue", "green", "red"]
+    rows = [(TEXTS[n], labels[n % 3], "train" if n < 20 else "dev" if n < 35 else "test") for n in range(80)]
+    tasks = [
+        make_task(
+            tmp_path, [(text, None, named.get(label, label), split) for text, label, split in rows], "macro_f1", known
+        )
+        for named, known in (({}, labels), (renamed, new))
+    ]
+    before, now = (baseline(task, root=str(tmp_path)) for task in tasks)
+    made = contents(report([now], against=before, root=str(tmp_path)))
+    given = {text: renamed.get(answer, answer) for text, (_, answer) in answers(before).items()}
+    gold = {text: right for text, (right, _) in answers(now).items()}
+    score = f1_score(list(gold.values()), [given[text] for text in gold], labels=new, average="macro", zero_division=0)
+    assert made["since"]["scores"]["before"]["mean"] == pytest.approx(score)
+    assert said in made["findings"][1]
+    assert "gone" not in made["findings"][1]
+    assert made["since"]["changed"]["wrong to right"] <= sum(given[text] != gold[text] for text in gold)
+
+
+def test_texts_that_either_side_learned_from_are_not_compared(tmp_path):
+    """What a leak of 20 test texts into train adds to the score is no gain."""
+    rows = [(TEXTS[n], None, LABELS[n % 3], "train" if n < 20 else "dev" if n < 35 else "test") for n in range(80)]
+    leaked = [*((text, pair, label, "train") for text, pair, label, _ in rows[40:60]), *rows]
+    tasks = (
+        make_task(tmp_path, one, "macro_f1", LABELS, copies=copies)
+        for one, copies in ((rows, ()), (leaked, range(60, 80)))
+    )
+    before, now = (baseline(task, root=str(tmp_path)) for task in tasks)
+    for new, old in ((now, before), (before, now)):
+        made = contents(report([new], against=old, root=str(tmp_path)))
+        assert made["since"]["tests"] == {"before": 45, "now": 45, "both": 45, "compared": 25}
+        assert "On the 25 test texts that both have, and neither has in train, " in made["findings"][1]
+    theirs, ours = answers(before), answers(now)
+    others = [text for text, *_, split in rows if split == "test" and text not in {one[0] for one in rows[40:60]}]
+    gold, given = [ours[text][0] for text in others], [theirs[text][1] for text in others]
+    score = f1_score(gold, given, labels=LABELS, average="macro", zero_division=0)
+    assert made["since"]["scores"]["now"]["mean"] == pytest.approx(score)
 
 
 def test_a_relabelled_text_is_judged_by_its_label_of_now(tmp_path):

@@ -50,7 +50,7 @@ def age(root: Path, days: float) -> None:
 def test_download_gives_plain_names(tmp_path: Path) -> None:
     uri = make(tmp_path / "store", "model", 1)
     download(uri, str(tmp_path / "out"))
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "curve.txt"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "curve.txt", "tlm.json"]
     with pytest.raises(InputError, match="not an empty folder"):
         download(uri, str(tmp_path / "out"))
 
@@ -74,7 +74,7 @@ def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
     with pytest.raises(InputError, match="not an empty folder"):
         download(other, str(tmp_path / "out"))
     download(uri, str(tmp_path / "out"))
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"config.json", "curve.txt"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"config.json", "curve.txt", "tlm.json"}
 
 
 def test_a_downloaded_card_says_where_the_model_comes_from(tmp_path: Path) -> None:
@@ -197,6 +197,31 @@ def test_gc_keeps_the_newest_reports_of_each_task(tmp_path: Path) -> None:
     assert there(other, *nightly) == [True, False, False, True]
 
 
+def test_gc_knows_the_newest_report_in_a_copied_store_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy has the times of the copying, in whatever order."""
+    made = []
+    for seed in range(3):
+        now = 1_700_000_000 + seed * 86_400
+        with monkeypatch.context() as then:
+            then.setattr("tlm.artifacts.produce.time.time", lambda now=now: float(now))
+            made.append(make(tmp_path, "report", seed))
+    for days, uri in enumerate(made, 8):
+        age(Path(uri), days)  # the newest seems the oldest
+    gc(keep_runs=1, delete=True, root=str(tmp_path))
+    assert there(*made) == [False, False, True]
+
+
+def test_gc_keeps_what_it_is_told_to_and_what_that_was_made_from(tmp_path: Path) -> None:
+    served, new = run(tmp_path, 1), run(tmp_path, 2)
+    age(tmp_path, 8)
+    age(Path(new["report"]), 7.5)
+    gc(keep_runs=1, keep=[served["model"]], delete=True, root=str(tmp_path))
+    assert there(*served.values()) == [True, True, False]
+    other = make(tmp_path / "other", "model", 3)
+    with pytest.raises(InputError, match="is not in"):
+        gc(keep=[other], root=str(tmp_path))
+
+
 def test_gc_spares_what_was_made_in_the_last_days(tmp_path: Path) -> None:
     made = run(tmp_path, 1)
     age(tmp_path, 6.9)
@@ -309,7 +334,7 @@ def test_ls_and_gc_give_json(tmp_path: Path) -> None:
     assert datetime.fromisoformat(row.pop("finished")).tzinfo is not None
     assert row == {
         "uri": corpus.uri, "kind": "corpus", "content": corpus.content, "counts": {"seed": 1},
-        "bytes": sum(entry.size for entry in corpus.entries()),
+        "bytes": sum(entry.size for entry in corpus.entries()), "details": {},
     }  # fmt: skip
     assert printed("ls", "--root", root, "--kind", "study") == []
     size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) - len("mine")

@@ -3,13 +3,15 @@
 Snapshots of unfinished work are under ``progress/<key>/step-N/``, each complete or absent, for a step to resume from.
 """
 
+import os
 import platform
 import shutil
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -21,6 +23,7 @@ from tlm.artifacts.stores.store import ArtifactKind, Store, signed_json, value_s
 from tlm.errors import Damaged
 from tlm.progress import say
 
+REVISION = "TLM_REVISION"  # set in the images
 LEFT_OUT = (
     "duplicates", "empty", "cut", "no hit", "rejected",
     "too short", "overlaps test", "overlaps dev", "near-duplicate", "surplus", "missing",
@@ -197,6 +200,7 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Arti
     if store.read(f"{place}/{MANIFEST}") is None:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
         tools = {"host": platform.node(), "python": platform.python_version(), "tlm": __version__}
+        tools |= {"revision": found} if (found := revision()) else {}
         store.write(f"{place}/{RUN}", signed_json({"started": when, **draft.spending.facts(), **tools, **draft.run}))
     if store.create(f"{place}/{MANIFEST}", manifest.to_bytes()):
         return Artifact(store, manifest)
@@ -204,6 +208,25 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Arti
     if winner.content != manifest.content:
         say(f"warning: {winner.uri} was published meanwhile with other content; that one is kept")
     return winner
+
+
+@cache
+def revision(*options: str) -> str:
+    """The commit of this code: of its image, or of its checkout, with ``-dirty`` if files differ; "" if neither.
+
+    Args:
+        options: More options of ``git describe``, such as ``--abbrev=40``.
+    """
+    if REVISION in os.environ:
+        return os.environ[REVISION]
+    checkout = Path(__file__).parents[2]
+    if not (checkout / ".git").exists():  # installed, perhaps in an environment within another checkout
+        return ""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude", "*", *options]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 KEPT = 2  # snapshots

@@ -2,20 +2,19 @@
 
 import json
 import shutil
-import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import MANIFEST, Artifact, remove
+from tlm.artifacts.artifact import MANIFEST, Artifact, home, remove
 from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
 from tlm.errors import Damaged, InputError, nearest, printable
 from tlm.progress import Answer, say
 from tlm.settings.options import NOT_NEGATIVE
-from tlm.shallow.folder import CONFIG, LEARNED, PAIR
+from tlm.shallow.folder import CONFIG, KNOWN
 
 DAY = 86_400.0
 SHOWN = 4  # counts by reason or label
@@ -30,8 +29,8 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
     """Copy the verified files of an artifact into a folder, under their names without digests.
 
     A model, checkpoint or tokenizer is copied so that ``from_pretrained(folder)`` loads it. A model's card gets a line
-    on where it comes from, and its folder says whether it learned from pairs of texts. An interrupted copy can be
-    repeated; until it is whole, the folder has a file ``.unfinished-download``.
+    on where it comes from, and its folder has ``tlm.json``, with its URI, and its version for `tlm serve`. An
+    interrupted copy can be repeated; until it is whole, the folder has a file ``.unfinished-download``.
 
     Args:
         uri: URI of the artifact, as a step printed it.
@@ -53,8 +52,10 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
         if name == CARD:
             with path.open("a", encoding="utf-8") as card:
                 card.write(ORIGIN.format(artifact.uri))
-    if (target / CONFIG).is_file() and (task := artifact.nearest("task")):
-        (target / LEARNED).write_text(json.dumps({PAIR: task.details["pair"]}) + "\n", encoding="utf-8")
+    if (target / CONFIG).is_file():
+        task, known = artifact.nearest("task"), {"uri": artifact.uri, "content": artifact.content}
+        pair = {"pair": bool(task.details["pair"])} if task else {}
+        (target / KNOWN).write_text(json.dumps(known | pair) + "\n", encoding="utf-8")
     unfinished.unlink()
     return folder
 
@@ -81,7 +82,7 @@ def ls(*, kind: str = "", root: str | None = None) -> Answer:
         lines.append(f"{shown}  {size / 1e6:>9,.1f} MB  {about}".rstrip())
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", when)
         facts.append({"uri": artifact.uri, "kind": manifest.kind, "finished": finished, "bytes": size})
-        facts[-1] |= {"content": manifest.content, "counts": manifest.counts}
+        facts[-1] |= {"content": manifest.content, "counts": manifest.counts, "details": manifest.details}
     return Answer("\n".join(lines) or f"no finished artifacts in {store.root}", facts)
 
 
@@ -104,7 +105,14 @@ def _count(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else f"{value or 0:,}"
 
 
-def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, root: str | None = None) -> Answer:
+def gc(
+    *,
+    keep_runs: int = 3,
+    keep: Sequence[str] = (),
+    unused_days: float = 7.0,
+    delete: bool = False,
+    root: str | None = None,
+) -> Answer:
     """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
 
     Kept are the newest reports and studies of each task, everything that was made or used in the last days (a running
@@ -113,7 +121,9 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     dry run. As JSON: the folders and uploads, their bytes, the number of other files, and whether anything was deleted.
 
     Args:
-        keep_runs: How many of each task's newest reports, and of its newest studies, to keep.
+        keep_runs: How many of each task's newest reports, and of its newest studies, to keep. Versions of a task have
+            one name, which is that of its files, and the same labels.
+        keep: URI of what is kept as well, such as a model that is served; may be repeated.
         unused_days: Remove only what was neither made nor used for this many days.
         delete: Really remove.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
@@ -121,6 +131,8 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
     NOT_NEGATIVE.check("keep_runs", keep_runs)
     NOT_NEGATIVE.check("unused_days", unused_days)
     store = open_store(root)
+    pinned = [Artifact.open(uri) for uri in keep]
+    home(store.root, pinned)
     horizon = time.time() - unused_days * DAY
     folders: dict[str, list[Stored]] = {}
     others = 0
@@ -129,7 +141,7 @@ def gc(*, keep_runs: int = 3, unused_days: float = 7.0, delete: bool = False, ro
             folders.setdefault(folder, []).append(stored)
         elif stored.name != IDENTITY:
             others += 1
-    needed = _needed(store, folders, keep_runs, horizon)
+    needed = _needed(store, folders, keep_runs, horizon, [one.folder_name for one in pinned])
     freed, unneeded, uploads = 0, list[str](), list[str]()
     for folder, files in sorted(folders.items()):
         if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used in the meantime
@@ -164,11 +176,14 @@ def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, 
                     yield stored, artifact
 
 
-def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float) -> set[str]:
+def _needed(
+    store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float, pinned: list[str]
+) -> set[str]:
     """Return the folders that are kept."""
     found = list(_artifacts(store, chain.from_iterable(folders.values())))
     damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
     newest = [artifact for _, artifact in reversed(found) if artifact is not None]
+    newest.sort(key=_begun, reverse=True)
     made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for one in newest}
     tasks = {one.folder_name: _task(one) for one in newest if one.manifest.kind == "task"}
     results: dict[tuple[str, ...], list[str]] = {}  # the newest first, of each kind and task
@@ -180,8 +195,14 @@ def _needed(store: Store, folders: dict[str, list[Stored]], keep_runs: int, hori
     covered = _with_sources(chain.from_iterable(results.values()), made_from)
     uncovered = (one.folder_name for one in newest if one.manifest.kind in TRAINED and one.folder_name not in covered)
     young = (folder for folder, files in folders.items() if _young(files, horizon))
-    kept = chain.from_iterable(names[:keep_runs] for names in results.values())
-    return _with_sources(chain(young, uncovered, kept, damaged), made_from)
+    kept = [name for names in results.values() for name in names[:keep_runs]]
+    say(f"keeping {len(kept)} of {sum(map(len, results.values()))} reports and studies, the newest of each task")
+    return _with_sources(chain(young, uncovered, kept, damaged, pinned), made_from)
+
+
+def _begun(artifact: Artifact) -> str:
+    """When a report or study was begun, which a copy of the store does not change; "" for others and if it is lost."""
+    return str(artifact.run().get("started", "")) if artifact.manifest.kind in RESULTS else ""
 
 
 def _task(task: Artifact) -> str:
@@ -214,16 +235,3 @@ def _remove(store: Store, folder: str) -> None:
 
         leave(located(artifact), identity(store))
     remove(store, folder)
-
-
-def revision(*options: str) -> str:
-    """Return the commit of the git checkout, with ``-dirty`` if files were changed; "" if this is no checkout.
-
-    Args:
-        options: More options of ``git describe``, such as ``--abbrev=40``.
-    """
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*", *options]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -51,8 +51,10 @@ class Server:
         own: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter("tlm_requests", "Requests for predictions.", ["protocol", "code"], **own)
         self.texts = Counter("tlm_texts", "Texts that were predicted.", **own)
+        self.answers = Counter("tlm_answers", "Texts by their likeliest label.", ["label"], **own)
         self.unsure = Counter("tlm_unsure_texts", "Texts whose answer was unsure (--at-least).", **own)
         self.seconds = Histogram("tlm_request_seconds", "Time of a request for predictions.", **own)
+        Info("tlm_model", "The model that is served.", **own).info({"name": served.name, "version": served.version})
         waiting = Gauge("tlm_waiting_texts", "Texts that wait or are being predicted.", **own)
         waiting.set_function(lambda: self.batcher.waiting)
         held = Gauge("tlm_waiting_bytes", "Bytes of requests that wait or are being received.", **own)
@@ -122,6 +124,10 @@ class Server:
         protocol.check_outputs(self.served, asked)
         predicted = await self.batcher.predict(asked)
         self.texts.inc(len(asked.texts))
+        model = self.served.predictor
+        if model.labels and model.thresholds is None:
+            for place, count in zip(*np.unique(predicted.argmax(axis=1), return_counts=True), strict=True):
+                self.answers.labels(printable(model.labels[place])).inc(int(count))
         self.unsure.inc(int((predicted.max(axis=1) < self.served.at_least).sum()) if self.served.at_least else 0)
         return predicted
 

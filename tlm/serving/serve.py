@@ -27,14 +27,14 @@ from tlm.progress import hidden, say
 from tlm.serving.export_onnx import trained_model
 from tlm.serving.protocol import Limits, Served
 from tlm.settings.options import Range
-from tlm.shallow.folder import CONFIG, FAMILY, config_of
+from tlm.shallow.folder import CONFIG, FAMILY, config_of, known_of
 
 DRAIN_SECONDS = 30
 HEAD_SECONDS = 10
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
-VERSION_DIGITS = 12  # of an artifact's content; a folder has the version 1
+VERSION_DIGITS = 12  # of an artifact's content
 
 
 def serve(
@@ -43,6 +43,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     name: str = "model",
+    model_version: str = "",
     limits: Limits = Limits(),
     at_least: float = 0.0,
     device: str = "auto",
@@ -57,6 +58,8 @@ def serve(
         host: Address to listen at; 0.0.0.0 in a container.
         port: Port to listen at.
         name: Name of the model in the paths.
+        model_version: Version of the model in answers and paths; by default the first 12 digits of its content, which a
+            folder by `tlm download` knows, too, and else 1.
         limits: What the server takes at most.
         at_least: Probability below which an answer is unsure: each answer then says whether it is. By default, answers
             do not say so. Not for numbers, nor for several labels a text.
@@ -71,13 +74,15 @@ def serve(
         raise InputError(
             f"{error.name} is missing: `make install`, or in a checkout `pip install '.[serve]'`"
         ) from None
-    if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
-        raise InputError(f"name is '{name}'; expected letters, digits, '-', '_' and '.'")
     Range("1 to 65535", 1, 65535).check("port", port)
     folder, artifact = located(model)
+    content = artifact.content if artifact else str(known_of(folder).get("content", "1"))
+    version = model_version or content[:VERSION_DIGITS]
+    for option, given in (("name", name), ("model_version", version)):
+        if not given or not all(letter.isalnum() or letter in "-_." for letter in given):
+            raise InputError(f"{option} is '{given}'; expected letters, digits, '-', '_' and '.'")
     check_at_least(at_least, folder)
     predictor, place = open_predictor(folder, device)
-    version = artifact.content[:VERSION_DIGITS] if artifact else "1"
     served = Served(predictor, name, version, at_least, limits, of_pairs(folder, artifact))
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
@@ -176,6 +181,7 @@ def manifest(
     text = Template(files("tlm.serving").joinpath("manifest.yaml").read_text("utf-8"))
     filled = text.substitute(quoted, name=name, length=length, store_port=store_port or default_port())
     service, policy, predictors = yaml.safe_load_all(filled)
+    predictors["tlm"]["containers"][0]["args"] += ["--model-version", trained.content[:VERSION_DIGITS]]
     if at_least:
         check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
         predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]

@@ -13,7 +13,7 @@ from tlm.errors import InputError
 
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "weights.safetensors"
 AGAIN = "copy the model again with `tlm download`"
-LEARNED, PAIR = "tlm.json", "pair"  # what `tlm download` says of what a model learned from
+KNOWN = "tlm.json"  # what `tlm download` says of a model: uri, content, and pair, whether it learned from pairs
 FAMILY = "tlm_family"  # key of config.json; without it, the model is one of transformers
 
 Arrays = dict[str, NDArray[Any]]
@@ -42,9 +42,9 @@ def config_of(folder: Path) -> dict[str, Any]:
     return _json(folder / CONFIG)
 
 
-def learned_pairs(folder: Path) -> bool | None:
-    """Whether the model of a folder learned from pairs of texts; None if `tlm download` did not say so in it."""
-    return bool(_json(folder / LEARNED).get(PAIR)) if (folder / LEARNED).is_file() else None
+def known_of(folder: Path) -> dict[str, Any]:
+    """What `tlm download` says of the model in a folder; {} if it did not write it."""
+    return _json(folder / KNOWN) if (folder / KNOWN).is_file() else {}
 
 
 def json_or_none(file: Path) -> Any:

@@ -22,7 +22,7 @@ from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped, label_text, sp
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.progress import say
 from tlm.settings.options import Range
-from tlm.shallow.folder import CONFIG, learned_pairs
+from tlm.shallow.folder import CONFIG, known_of
 
 ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 WriteFormat = Literal["jsonl", "csv"]
@@ -166,7 +166,7 @@ def check_at_least(at_least: float, folder: Path) -> None:
 def of_pairs(folder: Path, model: Artifact | None) -> bool | None:
     """Whether a model that `located` found learned from pairs of texts; None if nothing says so."""
     task = model.nearest("task") if model else None
-    return bool(task.details["pair"]) if task else learned_pairs(folder)
+    return bool(task.details["pair"]) if task else known_of(folder).get("pair")
 
 
 def check_pairs(learned: bool | None, given: bool, option: str) -> None:

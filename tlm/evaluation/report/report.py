@@ -33,7 +33,7 @@ from tlm.settings.options import Prices
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 25
+VERSION = 26
 
 
 def report(
@@ -98,6 +98,8 @@ def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[s
     groups: Sequence[Mapping[str, Any]] = found["groups"]
     means = {group["name"]: {part: group[part]["mean"] for part in ("dev", "test", "mlm_loss")} for group in groups}
     draft.details.update(task=found["task"]["name"], metric=found["task"]["metric"], groups=means)
+    since = (found["since"] or {}).get("difference")
+    draft.details.update(best=found["best"]["name"], checks=[one["code"] for one in found["checks"]], since=since)
 
 
 MOST_CLASSES = 15  # of a confusion matrix; with more classes, the most frequent confusions are listed

@@ -2,11 +2,12 @@
 
 The two sides are the recommended models. Scores, intervals and probabilities are of all seeds of each; single answers
 are those of the run that is the best on dev, which is the one that `tlm register` registers. The earlier model is not
-run again. What is right is what today's test says, and an answer with a class that is gone is wrong.
+run again. Texts that either side has also in train are left out. What is right is what today's test says: an answer
+with a class that is gone is wrong, unless all texts of that class have one and the same other label now.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,13 +73,27 @@ def since(now: Group, before: Group) -> Since:
         raise InputError(f"{theirs.uri} and {ours.uri} have no text in common; compare with an earlier version of it")
     test, old = (read_splits(task, "test")["test"] for task in (ours, theirs))
     rows, old_rows = in_both(old, test).T
+    learned = test.copied[rows] | old.copied[old_rows]
+    both, rows, old_rows = len(rows), rows[~learned], old_rows[~learned]
+    renamed = _renamed(now, before, rows, old_rows)
     return {
         "names": {BEFORE: before.name, NOW: now.name},
         "data": data | {side: {visible(label, 60): n for label, n in data[side].items()} for side in ("came", "went")},
         "settings": _settings(before, now),
-        "tests": {BEFORE: len(old.texts), NOW: len(test.texts), "both": len(rows)},
-        **(_compared(now, before, rows, old_rows, test) if len(rows) else {}),
+        "renamed": {visible(old, 60): visible(new, 60) for old, new in renamed.items()},
+        "tests": {BEFORE: len(old.texts), NOW: len(test.texts), "both": both, "compared": len(rows)},
+        **(_compared(now, before, rows, old_rows, test, renamed) if len(rows) else {}),
     }
+
+
+def _renamed(now: Group, before: Group, rows: Array, old_rows: Array) -> dict[str, str]:
+    """What the labels that are gone are called now: those whose texts in both tests have one and the same label."""
+    labels, old_labels = (group.runs[0].values["labels"] or [] for group in (now, before))
+    golds = (group.on("test").splits[0].gold[own].tolist() for group, own in ((before, old_rows), (now, rows)))
+    found: dict[str, set[str]] = {}
+    for old, new in sorted(set(zip(*golds, strict=True))) if labels else ():
+        found.setdefault(old_labels[old], set()).add(labels[new])
+    return {old: new for old, (new, *others) in found.items() if old not in labels and not others}
 
 
 def _settings(before: Group, now: Group) -> list[dict[str, str]]:
@@ -100,15 +115,17 @@ def _settings_of(run: ScoredModel, part: str = "") -> dict[str, str]:
     return found
 
 
-def _compared(now: Group, before: Group, rows: Array, old_rows: Array, test: Split) -> Since:
+def _compared(
+    now: Group, before: Group, rows: Array, old_rows: Array, test: Split, renamed: Mapping[str, str]
+) -> Since:
     """Scores and answers on the rows of today's test that the earlier test has, too."""
     labels, old_labels = (group.runs[0].values["labels"] for group in (now, before))
-    names = labels and [*labels, *(label for label in old_labels if label not in labels)]
+    names = labels and [*labels, *(label for label in old_labels if label not in {*labels, *renamed})]
     (ours,), (theirs,) = now.on("test").splits, before.on("test").splits
     gold, group = ours.gold[rows], np.unique(ours.group[rows], return_inverse=True)[1]
     answers = {NOW: ours.predicted[:, rows], BEFORE: theirs.predicted[:, old_rows]}
     if names:
-        answers[BEFORE] = np.array([names.index(label) for label in old_labels])[answers[BEFORE]]
+        answers[BEFORE] = np.array([names.index(renamed.get(label, label)) for label in old_labels])[answers[BEFORE]]
     scores, best, texts = {}, [], [" ⁄ ".join(filter(None, text)) for text in texts_of(test)]
     for side, arm in ((NOW, now), (BEFORE, before)):
         split = Predictions(ours.metric, gold, answers[side], group, len(labels or ()))
@@ -149,13 +166,15 @@ def _by_class(gold: list[str], kinds: dict[str, Array]) -> list[dict[str, Any]]:
 def finding(found: Since) -> str:
     """Say in a sentence or two what changed."""
     named, both = found["names"], found["tests"]["both"]
-    data = f"Since the last report, {_data_in_words(found['data']) or 'the data are the same'}."
-    if not both:
-        return f"{data} No test text is in both, so the answers cannot be compared."
+    data = f"Since the last report, {_data_in_words(found) or 'the data are the same'}."
+    if not (fair := found["tests"]["compared"]):
+        also = "that is not in train, too, " if both else ""
+        return f"{data} No test text {also}is in both, so the answers cannot be compared."
     verdict = {NOW: "is ahead of", BEFORE: "is behind"}.get(found["difference"]["ahead"], "against")
     models = f"the new model ({named[NOW]}) {verdict} the earlier one ({named[BEFORE]})"
     much, changed = _by_how_much(found["difference"]), _in_words(found["changed"])
-    return f"{data} On the {both:,} test texts that both have, {models}: {much}. Answers that changed: {changed}."
+    also = ", and neither has in train," if fair < both else ","
+    return f"{data} On the {fair:,} test texts that both have{also} {models}: {much}. Answers that changed: {changed}."
 
 
 def _by_how_much(one: Difference) -> str:
@@ -169,16 +188,21 @@ def _in_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "none"
 
 
-def _data_in_words(data: dict[str, Any]) -> str:
+def _data_in_words(found: Since) -> str:
     """What changed in texts and labels; "" if nothing did."""
+    data = found["data"]
     ways = {"added": "texts more", "removed": "texts fewer", "relabelled": "with another label"}
     splits = {one["split"]: _in_words({said: one[way] for way, said in ways.items()}) for one in data["splits"]}
     parts = [f"{split} has {said}" for split, said in splits.items() if said != "none"]
-    return "; ".join([*parts, *_labels_in_words(data)])
+    return "; ".join([*parts, *_labels_in_words(found)])
 
 
-def _labels_in_words(data: dict[str, Any]) -> Iterator[str]:
-    for kind, labels in (("new labels", [*data["came"]]), ("labels that are gone", [*data["went"]])):
+def _labels_in_words(found: Since) -> Iterator[str]:
+    came, went, renamed = found["data"]["came"], found["data"]["went"], found["renamed"]
+    kinds = {"new labels": [label for label in came if label not in renamed.values()]}
+    kinds["labels that are gone"] = [label for label in went if label not in renamed]
+    kinds["renamed or merged labels"] = [f"{old} is now {new}" for old, new in renamed.items()]
+    for kind, labels in kinds.items():
         named = ", ".join(labels[:MOST_NAMED] + ["…"] * (len(labels) > MOST_NAMED))
         yield from [f"{kind}: {named}"] if labels else []
 
@@ -190,21 +214,23 @@ def section(found: Since, metric: str) -> Iterator[Block]:
     columns |= {"removed": "taken away", "relabelled": "with another label"}
     data = found["data"]
     rows: list[Row] = [(one["split"], *(f"{one[name]:,}" for name in columns)) for one in data["splits"]]
-    said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(data)])
-    if _data_in_words(data):
+    said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(found)])
+    if _data_in_words(found):
         yield Table(["Texts", *columns.values()], rows, f"{said}.")
     settings: list[Row] = [tuple(Quote.of(one[name]) for name in ("name", BEFORE, NOW)) for one in found["settings"]]
     if settings:
         yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings)
     else:
         yield Text("The recommended models have the same settings.", "small")
-    yield from _compared_section(found, metric) if found["tests"]["both"] else ()
+    yield from _compared_section(found, metric) if found["tests"]["compared"] else ()
 
 
 def _compared_section(found: Since, metric: str) -> Iterator[Block]:
     tests, models, scores = found["tests"], found["names"], found["scores"].items()
     rows: list[Row] = [(Span(models[side]), side, score_text(score), interval_text(score)) for side, score in scores]
-    of = f"On the {tests['both']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
+    of = f"On the {tests['compared']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
+    if copied := tests["both"] - tests["compared"]:
+        of += f" ({copied:,} more are in train as well, before or now)"
     note = f"{of}, by the labels of now: {_by_how_much(found['difference'])}. The earlier model was not run again."
     yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)
     yield Heading("Answers that changed", 3)

@@ -24,6 +24,8 @@ from tlm.data.tasks.splits import assign, groups_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.report.lineage import dropped
+from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.settings.options import Fields
 
 SPLITS = {
@@ -390,3 +392,26 @@ def test_scierc_s_test_rows_are_397_sentences(tmp_path):
     table = examples(Artifact.open(load_task(f"{os.environ['TLM_DEV_DATA']}/scierc", root=str(tmp_path))))
     test = table.filter(pc.equal(table["split"], "test"))
     assert (len(test), groups_of(test).max() + 1) == (974, 397)
+
+
+def test_a_task_of_the_classes_of_another_is_one_that_its_models_can_be_evaluated_on(tmp_path, capsys):
+    """Some classes do not occur, rows with another are set aside, and whole numbers stay classes."""
+    rows = [(f"number {n} is {n % 3} of three", str(n % 3)) for n in range(60)]
+    first = load(write(tmp_path / "first.jsonl", rows), tmp_path)
+    model = baseline(first.uri, root=str(tmp_path))
+    later = [*((f"month {n} has {n % 2} of them", str(n % 2)) for n in range(40)), ("a kind that is new", "3")]
+    file = write(tmp_path / "later.jsonl", later)
+    task = load(file, tmp_path, classes_of=first.uri, test_share=0.8)
+    assert (task.details["labels"], task.details["metric"]) == (["0", "1", "2"], "macro_f1")
+    assert task.counts["labels"] == {"0": 20, "1": 20, "2": 0}
+    assert "unknown label, '3'; known are 0, 1, 2 (later.jsonl:41)" in capsys.readouterr().err
+    scores = Artifact.open(evaluate(model, task.uri)).json("metrics.json")["splits"]["test"]
+    assert scores["n"] == task.counts["test"]
+    with pytest.raises(InputError, match="with --classes-of that task"):
+        evaluate(model, load(write(tmp_path / "two.jsonl", later[:-1]), tmp_path, test_share=0.8).uri)
+    many = write(tmp_path / "many.jsonl", [*later, *(later[-1:] * 10)])
+    with pytest.raises(InputError, match="11 of 51 rows"):
+        load(many, tmp_path, classes_of=first.uri)
+    numbers = load(write(tmp_path / "numbers.jsonl", [(f"number {n}", n / 7) for n in range(60)]), tmp_path)
+    with pytest.raises(InputError, match="has the problem 'regression'; classes_of needs one label a text"):
+        load(file, tmp_path, classes_of=numbers.uri)

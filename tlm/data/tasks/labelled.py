@@ -20,7 +20,7 @@ from tlm.data.reading.files import RawFile
 from tlm.data.reading.readers import read, read_all
 from tlm.data.reading.records import BadRow, Record, Rejects, checked_text, name_of, text_of, value_of
 from tlm.data.text import compared, fold, tokens
-from tlm.errors import InputError
+from tlm.errors import InputError, nearest
 from tlm.settings.options import Fields
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
@@ -85,14 +85,16 @@ class Example:
         return (self.label,) if self.several is None else self.several
 
 
-def read_examples(files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects) -> list[Example]:
-    """Read the examples of all splits in file order; unusable rows go to `rejects`.
+def read_examples(
+    files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects, classes: Sequence[str] = ()
+) -> list[Example]:
+    """Read the examples of all splits in file order; unusable rows go to `rejects`, as do labels not in `classes`.
 
     Raises InputError: too many bad rows, or more than a tenth of the rows of dev or test.
     """
     split_of = {file.where: split for split, own in files.items() for file in own}
     ordered = [file for own in files.values() for file in own]
-    found = list(read_all(ordered, fields.wanted, rejects, partial(_example, fields, split_of)))
+    found = list(read_all(ordered, fields.wanted, rejects, partial(_example, fields, split_of, classes)))
     rejects.check()
     for split in ("dev", "test"):
         rejects.check_held_out(split, files.get(split, []))
@@ -146,13 +148,17 @@ def _text(fields: Fields, file: RawFile, row: Record) -> Example:
     return Example(file, line, f"{file.name}:{line}", text, pair, "", UNLABELLED, twin_key(text, pair))
 
 
-def _example(fields: Fields, split_of: Mapping[str, str], file: RawFile, row: Record) -> Example:
+def _example(
+    fields: Fields, split_of: Mapping[str, str], classes: Sequence[str], file: RawFile, row: Record
+) -> Example:
     values, found = row.values, _text(fields, file, row)
     value, separator = values.get(fields.label_field), fields.label_separator
     if separator and isinstance(value, str):
         value = [part for part in value.split(separator) if part.strip()]
     several = labels_of(value, fields.label_field) if isinstance(value, list | tuple) else None
     label = label_of(values, fields.label_field) if several is None else ""
+    if unknown := [one for one in several or [label] if classes and one not in classes]:
+        raise BadRow("unknown label", f"'{unknown[0]}'{nearest(unknown[0], classes)}")
     name, group = name_of(values, fields.id_field, found.id), name_of(values, fields.group_field)
     return replace(found, id=name, label=label, split=split_of[file.where], group=group, several=several)
 

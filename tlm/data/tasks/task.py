@@ -65,6 +65,7 @@ def load_task(
     test_share: float = 0.1,
     seed: int = 0,
     max_rejected: int = 10,
+    classes_of: str = "",
     root: str | None = None,
 ) -> str:
     """Load a labelled task: a folder with train, dev and test files, a single file to be split, or a registered task.
@@ -90,6 +91,8 @@ def load_task(
         seed: Seed of the random split.
         max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed, but no
             more than a tenth of dev or test.
+        classes_of: URI of an earlier task, whose classes and metric this one has, whichever occur: its models can then
+            be evaluated on it. Rows with another label are set aside.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.
 
     Returns:
@@ -114,6 +117,9 @@ def load_task(
         raise InputError(f"{path} has one label a text; leave label_separator empty")
     if files and entry is None:
         raise InputError(f"{path} is not the name of a task, so files {files} cannot be used; give one of the two")
+    earlier = Artifact.open(classes_of, "task").details if classes_of else {}
+    if earlier.get("problem", "classification") != "classification":
+        raise InputError(f"{classes_of} has the problem '{earlier['problem']}'; classes_of needs one label a text")
     rejects = Rejects(max_rejected)
     more: AbstractContextManager[Sequence[RawFile]] = raw_files([unlabelled]) if unlabelled else nullcontext([])
     with raw_files(list(entry.addresses.values()) if entry and not files else [files or path]) as found, more as texts:
@@ -131,6 +137,8 @@ def load_task(
         settings["files"] = [[split, file.name, file.digest()] for split, own in by_split.items() for file in own]
         if problem.problem != "auto":
             settings["problem"] = problem.problem
+        if earlier:
+            settings |= {"classes": earlier["labels"], "metric": earlier["metric"], "problem": "classification"}
         if entry:
             settings |= {"labels": entry.labels, "ordinals": entry.ordinals, "published": entry.metrics}
         if unlabelled:
@@ -176,7 +184,8 @@ def _write(
     rejects: Rejects,
     entry: TaskEntry | None,
 ) -> None:
-    found = read_examples(files, fields, rejects)
+    classes: list[str] = settings.get("classes", [])
+    found = read_examples(files, fields, rejects, classes)
     if entry:
         found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
         entry.compare(Counter(example.split for example in found), len({example.label for example in found}))
@@ -188,7 +197,7 @@ def _write(
     sizes = Counter(example.split for example in found)
     uses = Counter(label for example in found for label in example.labels)
     _check_splits(found, sizes, fields.group_field)
-    labels = [] if regression else _class_labels(found, entry.order if entry else [])
+    labels = classes or ([] if regression else _class_labels(found, entry.order if entry else []))
     metric = _metric(settings["metric"], labels, several)
     columns = zip(*((one.split, one.labels, one.text, one.twin) for one in found), strict=True)
     leaks = find_leaks(*columns)

@@ -18,6 +18,7 @@ from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
+from tlm.evaluation.predict.predict import trained as trained_by
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import hidden, say
@@ -79,7 +80,8 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     of both stages of training.
 
     Args:
-        model: URI of the model, or of a checkpoint for the scores without stage 2.
+        model: URI of a model, of metrics or a report (the model that it recommends), or of a checkpoint for the scores
+            without stage 2.
         task: URI of the task.
         device: Where to compute: auto, cpu, cuda or cuda:N, mps.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -87,7 +89,7 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     Raises:
         InputError: the task has other classes, or dev or test texts that the model learned from.
     """
-    trained, examples = Artifact.open(model, "checkpoint", "model"), Artifact.open(task, "task")
+    trained, examples = trained_by(model), Artifact.open(task, "task")
     check_unseen(trained, examples)
     kind = trained.manifest.kind
     stages = stages_of(trained)
@@ -137,7 +139,8 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
             for names, several in (given, expected)
         )
         raise InputError(
-            f"{trained.uri} gives {ours} but {task.uri} has {theirs}; evaluate on the task that it was trained on"
+            f"{trained.uri} gives {ours} but {task.uri} has {theirs}; evaluate on the task that it was trained on, or "
+            "on one that load-task made with --classes-of that task"
         )
 
 

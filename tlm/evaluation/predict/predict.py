@@ -20,7 +20,7 @@ from tlm.data.text import csv_separator
 from tlm.errors import InputError, nearest, with_article
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped, label_text, spelled
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
-from tlm.progress import say
+from tlm.progress import say, track
 from tlm.settings.options import Range
 from tlm.shallow.folder import CONFIG, known_of
 
@@ -40,6 +40,7 @@ SHEETS = (".xls", ".xlsx")  # are neither read nor written
 # may split cells there. A signed number alone, such as the class -1, is none.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?!\A[+-][0-9]+(?:[.,][0-9]+)?\Z)(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
 _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
+_SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_CELL = 2**31 - 1
 
 
@@ -118,7 +119,9 @@ def predict_command(
             raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it")
         sink = files.enter_context(_written(to, read))
         head[1:1] = keep
-        count, error = write_rows(answers(predictor, rows, at_least), to_format, head, sink)
+        found = answers(predictor, rows, at_least)
+        shown = found if to == "-" else track(found, "predict", unit="rows")
+        count, error = write_rows(shown, to_format, head, sink)
         if count["bad"] and not count["good"]:
             why = f"none of its {count['bad']} rows can be predicted; the first: {error}"
             raise InputError(f"nothing of {source} was predicted, because {why}")
@@ -282,8 +285,9 @@ def _written(to: str, read: Sequence[Path]) -> Iterator[TextIO]:
         if part != target:
             shutil.move(part, target)  # copies where `to` is a mount, which cannot be replaced
     finally:
-        if part != target:
-            part.unlink(missing_ok=True)
+        if part.exists() and part != target:
+            part.unlink()
+            say(f"predict: {to} is not written; predict begins with the first row each time")
 
 
 def read_rows(
@@ -384,8 +388,7 @@ def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> N
 
 
 def _json_line(row: dict[str, Any]) -> str:
-    line = json.dumps(row, ensure_ascii=False, allow_nan=False)
-    return BIDI_AND_CONTROLS.sub(escaped, line) + "\n"
+    return BIDI_AND_CONTROLS.sub(escaped, json.dumps(row, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def inert(cell: Any) -> Any:
@@ -479,11 +482,7 @@ def _keeping(row: InputRow, kept: dict[str, Any]) -> InputRow:
 
 def is_utf8(text: str) -> bool:
     """Whether a text can be written as UTF-8: it has no lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return _SURROGATE.search(text) is None
 
 
 def checked(number: int, values: Sequence[Any]) -> InputRow:

@@ -222,6 +222,19 @@ def test_gc_keeps_what_it_is_told_to_and_what_that_was_made_from(tmp_path: Path)
         gc(keep=[other], root=str(tmp_path))
 
 
+def test_gc_removes_what_it_is_told_to_with_all_that_was_made_from_it(tmp_path: Path) -> None:
+    """Young, used, and kept otherwise or not; what it was made from stays."""
+    forgotten, other = run(tmp_path, 1), run(tmp_path, 2)
+    model = forgotten["model"]
+    gc(remove=[model], root=str(tmp_path))
+    assert all(there(*forgotten.values())), "a dry run removed something"
+    gc(remove=[model], keep=[forgotten["report"]], delete=True, root=str(tmp_path))
+    assert there(*forgotten.values()) == [True, False, False]
+    assert all(there(*other.values()))
+    gc(remove=[forgotten["corpus"]], delete=True, root=str(tmp_path))
+    assert there(*forgotten.values(), *other.values()) == [False] * 3 + [True] * 3
+
+
 def test_gc_spares_what_was_made_in_the_last_days(tmp_path: Path) -> None:
     made = run(tmp_path, 1)
     age(tmp_path, 6.9)

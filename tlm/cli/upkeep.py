@@ -8,7 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import MANIFEST, Artifact, home, remove
+from tlm.artifacts.artifact import MANIFEST, Artifact, home
+from tlm.artifacts.artifact import remove as remove_artifact
 from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
 from tlm.errors import Damaged, InputError, nearest, printable
@@ -109,6 +110,7 @@ def gc(
     *,
     keep_runs: int = 3,
     keep: Sequence[str] = (),
+    remove: Sequence[str] = (),
     unused_days: float = 7.0,
     delete: bool = False,
     root: str | None = None,
@@ -124,6 +126,8 @@ def gc(
         keep_runs: How many of each task's newest reports, and of its newest studies, to keep. Versions of a task have
             one name, which is that of its files, and the same labels.
         keep: URI of what is kept as well, such as a model that is served; may be repeated.
+        remove: URI of what is removed with all that was made from it, used or not, such as a task with a text that has
+            to be forgotten; may be repeated.
         unused_days: Remove only what was neither made nor used for this many days.
         delete: Really remove.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
@@ -131,8 +135,8 @@ def gc(
     NOT_NEGATIVE.check("keep_runs", keep_runs)
     NOT_NEGATIVE.check("unused_days", unused_days)
     store = open_store(root)
-    pinned = [Artifact.open(uri) for uri in keep]
-    home(store.root, pinned)
+    pinned, removed = ([Artifact.open(uri) for uri in uris] for uris in (keep, remove))
+    home(store.root, [*pinned, *removed])
     horizon = time.time() - unused_days * DAY
     folders: dict[str, list[Stored]] = {}
     others = 0
@@ -141,10 +145,17 @@ def gc(
             folders.setdefault(folder, []).append(stored)
         elif stored.name != IDENTITY:
             others += 1
-    needed = _needed(store, folders, keep_runs, horizon, [one.folder_name for one in pinned])
+    found = list(_artifacts(store, chain.from_iterable(folders.values())))
+    made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for _, one in found if one}
+    made = dict[str, set[str]]()
+    for folder, source in ((folder, source) for folder, sources in made_from.items() for source in sources):
+        made.setdefault(source, set()).add(folder)
+    doomed = _with_sources([one.folder_name for one in removed], made)
+    needed = _needed(found, made_from, folders, keep_runs, horizon, [one.folder_name for one in pinned]) - doomed
     freed, unneeded, uploads = 0, list[str](), list[str]()
     for folder, files in sorted(folders.items()):
-        if folder in needed or (delete and _young(store.list(f"{folder}/"), horizon)):  # used in the meantime
+        used = delete and folder not in doomed and _young(store.list(f"{folder}/"), horizon)  # in the meantime
+        if folder in needed or used:
             continue
         freed += sum(stored.size for stored in files)
         unneeded.append(folder)
@@ -177,14 +188,17 @@ def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, 
 
 
 def _needed(
-    store: Store, folders: dict[str, list[Stored]], keep_runs: int, horizon: float, pinned: list[str]
+    found: list[tuple[Stored, Artifact | None]],
+    made_from: dict[str, set[str]],
+    folders: dict[str, list[Stored]],
+    keep_runs: int,
+    horizon: float,
+    pinned: list[str],
 ) -> set[str]:
     """Return the folders that are kept."""
-    found = list(_artifacts(store, chain.from_iterable(folders.values())))
     damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
     newest = [artifact for _, artifact in reversed(found) if artifact is not None]
     newest.sort(key=_begun, reverse=True)
-    made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for one in newest}
     tasks = {one.folder_name: _task(one) for one in newest if one.manifest.kind == "task"}
     results: dict[tuple[str, ...], list[str]] = {}  # the newest first, of each kind and task
     for one in newest:
@@ -234,4 +248,4 @@ def _remove(store: Store, folder: str) -> None:
         from tlm.retrieval.search.index import located
 
         leave(located(artifact), identity(store))
-    remove(store, folder)
+    remove_artifact(store, folder)

@@ -308,3 +308,56 @@ def test_eight_points_are_found():
     rng = np.random.default_rng(8)
     found = [difference(*simulated(rng, 974, 5, 0.08, 0.02, 0.3)).sign for _ in range(100)]
     assert np.mean(np.array(found) == 1) >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("metric", "gold", "expected"),
+    [
+        ("macro_f1", [0, 0, 0, 1, 1, 2], [1 / 12, 1 / 9, 1 / 6]),  # 1/3 of the score each; 3, 2 and 1 groups
+        ("accuracy", [0, 0, 0, 1, 1, 2], [3 / 6 / 4, 2 / 6 / 3, 1 / 6 / 2]),
+        ("f1", [0, 0, 0, 1, 1, 0], [1 / 3]),  # of the second class alone
+        ("spearman", [0.5, 1.5, 2.0, 3.0, 4.0, 5.0], [1 / 7]),
+        ("micro_f1", [[1, 0], [1, 0], [1, 1], [0, 1], [0, 0], [1, 0]], [4 / 6 / 5, 2 / 6 / 3]),
+        ("exact_match", [[1, 0], [1, 0], [1, 1], [0, 1], [0, 0], [1, 0]], [1 / 7]),
+    ],
+)
+def test_one_more_answer_counts_by_how_few_its_class_has(metric, gold, expected):
+    split = Predictions(metric, np.array(gold), np.array([gold]), np.arange(6))
+    assert split.one_more == pytest.approx(sum(part**2 for part in expected))
+
+
+def answered(rng, gold, classes, right):
+    """Each answer is right with this probability, else another class."""
+    wrong = (gold + 1 + rng.integers(classes - 1, size=len(gold))) % classes
+    return np.where(rng.random(len(gold)) < right, gold, wrong)
+
+
+@pytest.mark.parametrize("rows", [140, 500])
+def test_the_interval_holds_where_a_class_has_three_texts(rows):
+    """Resampling alone, or with one more answer of all texts, holds the true score in 87 to 91 % of these test sets."""
+    rng, shares = np.random.default_rng(rows), [0.5, 0.5 - 3 / rows, 3 / rows]
+    population = rng.choice(3, size=1_000_000, p=shares)
+    truth = score("macro_f1", population, answered(rng, population, 3, 0.95))
+    held = []
+    for _ in range(200):
+        gold = rng.choice(3, size=rows, p=shares)
+        low, high = interval(arm(gold, [answered(rng, gold, 3, 0.95)], metric="macro_f1", fixed=True, resamples=200))[
+            1:
+        ]
+        held.append(low <= truth <= high)
+    assert np.mean(held) >= 0.95
+
+
+def test_a_few_large_groups_still_show_a_true_difference():
+    """26 groups of 40 texts: one more whole group that differs would hide five points in three of four test sets."""
+    rng, group, found = np.random.default_rng(26), np.repeat(np.arange(26), 40), {0.0: [], 0.05: []}
+    for ahead, signs in found.items():
+        for _ in range(100):
+            gold, luck, theirs = rng.integers(7, size=1040), rng.random(1040), rng.random(1040)
+            wrong = (gold + 1 + rng.integers(6, size=1040)) % 7
+            answers = [np.where(0.7 * luck + 0.3 * own < skill, gold, wrong)
+                       for own, skill in ((rng.random(1040), 0.65 + ahead), (theirs, 0.65))]  # fmt: skip
+            arms = [arm(gold, [one], group, "macro_f1", fixed=True, resamples=200) for one in answers]
+            signs.append(difference(*arms).sign)
+    assert np.mean(np.abs(found[0.0])) <= 0.08
+    assert np.mean(np.array(found[0.05]) == 1) >= 0.5

@@ -194,7 +194,7 @@ def test_one_draw_of_random_text_gives_no_order_whatever_the_seeds(tmp_path: Pat
 @pytest.mark.parametrize(
     ("skills", "expected", "sure"),
     [
-        ([1.0] * 3, r"Use bm25: .* points above the linear model .*: almost certainly better", "over 99 % likely"),
+        ([1.0] * 3, r"Use bm25: .* points above the linear model .*: very probably better", "over 99 % likely"),
         (
             [0.0] * 3,
             "Use the linear model: .* bm25 is .* points below it on dev, and .* points below it on test",

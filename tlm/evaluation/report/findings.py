@@ -74,7 +74,7 @@ def _mixed(groups: list[Summary]) -> list[Summary]:
     """Leave out models whose mixture with the linear one is there.
 
     The settings of a part are chosen on dev, too, so dev scores it too high; on test, mixtures were ahead of their
-    parts wherever we looked (research/LOG.md, 2026-11-28).
+    parts nearly wherever we looked (docs/method.md, planned comparisons).
     """
     names = {group["name"] for group in groups}
     return [group for group in groups if f"{group['name']} + {LINEAR}" not in names]
@@ -254,7 +254,7 @@ def sure(chosen: Summary, found: Difference | None) -> str:
     return f"{likely}: {mean} points ({interval})"
 
 
-WORDS = ((0.99, "almost certainly"), (0.9, "very probably"), (0.75, "probably"), (0.0, "perhaps"))
+WORDS = ((0.99, "very probably"), (0.9, "probably"), (0.0, "perhaps"))
 
 
 def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> str:

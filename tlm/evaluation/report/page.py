@@ -271,10 +271,11 @@ READING = (
     "texts. Scores go up to 100, and a difference of 1 is a point. F1 of a class is high if few of its texts are "
     "missed and few others are taken for it; macro-F1 is its mean over the classes that occur in test or answers.",
     "Another test set, another seed or other retrieved text would give another score. The 95 % interval shows by how "
-    "much: in about 19 of 20 repetitions it contains the score on an unlimited number of test texts, in fewer where "
-    "classes have few test texts. A probability says how likely one model is to be ahead of another on new texts like "
-    "these, judged by this test alone: 50 % is a coin toss, and above 95 % mistakes are rare. Intervals of differences "
-    "are wider, because several comparisons are made at once; an order is claimed only where one excludes 0.",
+    "much: in about 19 of 20 repetitions it contains the score on an unlimited number of test texts. A probability "
+    "says how likely one model is to be ahead of another on new texts like these, judged by this test alone: 50 % is a "
+    "coin toss. Where models differ little and test has a few hundred texts, fewer of such statements come true than "
+    "they say. Intervals of differences are wider, because several comparisons are made at once; an order is claimed "
+    "only where one excludes 0.",
 )
 
 

@@ -4,10 +4,10 @@ Another seed gives another model, and another draw of test examples another scor
 arm's mean score is the variance over its seeds, s²/n, plus the variance over the examples, which comes from resampling
 them. Whole groups are resampled, because examples that share their text (or service, author, document) are not
 independent (cluster bootstrap: Davison and Hinkley 1997, section 3.8). All arms use the same draws, so differences are
-paired by example. A variance of 1/groups² is added, as if one more group could come out differently (in the spirit of
-Agresti and Min 2005): where resampling shows almost no spread, three or four lucky answers would otherwise decide. The
-interval is Student's t with the degrees of freedom of Welch and Satterthwaite. Among m comparisons each interval has
-the confidence 1 - 0.05/m (Bonferroni).
+paired by example. The variance of one more answer in each class is added, as if it could come out differently (in the
+spirit of Agresti and Min 2005): a class with a few texts has no spread where all are answered alike, and three or four
+lucky answers would otherwise decide. The interval is Student's t with the degrees of freedom of Welch and
+Satterthwaite. Among m comparisons each interval has the confidence 1 - 0.05/m (Bonferroni).
 
 The chance that an arm is ahead on new texts is the share of the same t above 0, without a correction: it answers one
 question, about two arms that dev chose. With too few seeds for an interval it covers the test examples alone, and
@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from tlm.data.tasks.metrics import REGRESSION, Floats, scores_of, sum_in_order, sums_of
+from tlm.data.tasks.metrics import BY_EXAMPLE, POSITIVE, REGRESSION, Floats, scores_of, sum_in_order, sums_of
 
 LEAST_SEEDS = 3  # for an interval
 CORRELATIONS = (*REGRESSION, "matthews")  # from -1 to 1; all other scores are from 0 to 1
+BY_SHARE = ("accuracy", "micro_f1")  # to which a class adds as much as it has texts; to others, all add the same
 CONFIDENCE = 0.95
 RESAMPLES = 1000
 COUNTS_AT_ONCE = 1 << 22
@@ -54,6 +55,23 @@ class Predictions:
     def groups(self) -> int:
         """Number of groups."""
         return int(self.group.max(initial=-1)) + 1
+
+    @property
+    def one_more(self) -> float:
+        """The variance of one more answer in each class: Σ (w/(g + 1))².
+
+        w is the weight of a class in the score: equal, or its share of the texts; g is the number of groups with it.
+        """
+        if self.metric in (*REGRESSION, *BY_EXAMPLE):
+            classes = np.ones((1, len(self.gold)))
+        elif self.metric == POSITIVE:
+            classes = self.gold[None] == 1
+        else:
+            classes = self.gold.T if self.gold.ndim == 2 else self.gold == np.unique(self.gold)[:, None]
+        occurring = classes[classes.any(axis=1)] > 0
+        weights = occurring.sum(axis=1) if self.metric in BY_SHARE else np.ones(len(occurring))
+        groups = np.array([len(np.unique(self.group[own])) for own in occurring])
+        return float(((weights / weights.sum() / (groups + 1)) ** 2).sum())
 
     def same_examples(self, other: "Predictions") -> bool:
         """Whether `other` has the same metric, examples and groups."""
@@ -266,12 +284,13 @@ def _variance(arms: Sequence[Arm], splits: Sequence[Predictions], resampled: Flo
 
 
 def _of_examples(scores: Floats, split: Predictions) -> float:
-    """The variance over examples, and that of one more answer, which hardly changes a correlation of numbers.
+    """The variance over examples, and that of one more answer in each class.
 
-    Spearman's needs it all the same: with the ranks of the whole split, its resamples differ too little.
+    One answer hardly changes a correlation of numbers. Spearman's needs it all the same: with the ranks of the whole
+    split, its resamples differ too little.
     """
     own = float(np.var(scores, ddof=1))
-    return own if own > 0 and split.metric == "pearson" else own + split.groups**-2
+    return own if own > 0 and split.metric == "pearson" else own + split.one_more
 
 
 def _counts(groups: int, resamples: int) -> Iterator[Floats]:

@@ -27,6 +27,7 @@ CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are los
 UNCUT = 1 << 30  # tokens
 LEAST_OF_CLASS, NAMED = 5, 5  # examples of a class in train or test; rare classes that are named
 LEAST_PASSAGES = 100
+FEW_COPIES = 0.01  # of a split, in train too: short texts repeat by chance
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 
 
@@ -111,11 +112,13 @@ def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> I
     if found := best["without_copies"].get("test"):
         theirs = linear["without_copies"]["test"]["score"] if linear is not None and linear is not best else None
         also = f" and the linear model {score_text(theirs)}" if theirs else ""
-        copied = f"{total - found['n']:,} of the {total:,} test texts are in train too, which raises every score."
-        yield Check("TLM002", WARNING, f"{copied} Without them, {best['name']} has {score_text(found['score'])}{also}.")
-    if copies := best["examples"]["dev"] - len(groups[0].on("dev", without_copies=True).splits[0].gold):
-        of = f"{copies:,} of the {best['examples']['dev']:,} dev texts are in train too"
-        yield Check("TLM002", WARNING, f"{of}, so dev prefers models that repeat what they have seen.")
+        count, without = total - found["n"], f"Without them, {best['name']} has {score_text(found['score'])}{also}."
+        copied = f"{count:,} of the {total:,} test texts are in train too, which raises every score."
+        yield Check("TLM002", WARNING if count > FEW_COPIES * total else NOTE, f"{copied} {without}")
+    dev = best["examples"]["dev"]
+    if copies := dev - len(groups[0].on("dev", without_copies=True).splits[0].gold):
+        said = f"{copies:,} of the {dev:,} dev texts are in train too, so dev prefers models that repeat what they saw."
+        yield Check("TLM002", WARNING if copies > FEW_COPIES * dev else NOTE, said)
 
 
 def _small(groups: Sequence[Group]) -> Iterator[Check]:

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+import unicodedata
 from datetime import date
 from pathlib import Path
 
@@ -383,3 +384,32 @@ def test_jsonl_rows_come_back_as_they_were(texts: list[str]) -> None:
     found = list(read_rows(iter(lines), "auto", "text"))
     assert [row.text for row in found] == [text if text.strip() else "" for text in texts]
     assert [row.error for row in found] == ["" if text.strip() else "the text is empty" for text in texts]
+
+
+def test_a_decomposed_text_gets_the_answer_of_the_composed_one_and_stays_as_it_is(tmp_path: Path) -> None:
+    """Some programs write é as e with a combining accent; texts that models learn from are composed."""
+    splits = ["train"] * 40 + ["dev"] * 10 + ["test"] * 10
+    rows: list[Row] = [
+        (f"{'café' if n % 2 else 'œuvre'} numéro {n}", None, "ab"[n % 2], split) for n, split in enumerate(splits)
+    ]
+    metrics = baseline(make_task(tmp_path, rows, "macro_f1", ["a", "b"]), root=str(tmp_path))
+    composed = "un café numéro"
+    decomposed = unicodedata.normalize("NFD", composed)
+    first, second = predict(metrics, [composed, decomposed])
+    assert decomposed != composed
+    assert second["text"] == decomposed
+    assert second["probabilities"] == first["probabilities"]
+
+
+def test_utf_16_is_no_text(made: Made, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_bytes("Hello\nthere\n".encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16 or no text; convert it, as iconv -f UTF-16 -t UTF-8 does"):
+        predict_command(made[1], source=str(tmp_path / "texts.txt"), to=str(tmp_path / "to.jsonl"))
+
+
+def test_what_is_written_to_be_labelled_can_be_read_back(tmp_path: Path) -> None:
+    """Direction marks and soft hyphens are part of Arabic and German texts; overrides and controls are spelled out."""
+    texts = ["سلام\u200f", "Donau\u00addampf", "a\u200bb", "evil\u202etxt", "bell\x07"]
+    write_new(str(tmp_path / "new.csv"), [{"text": text} for text in texts], ["text"])
+    with (tmp_path / "new.csv").open(encoding="utf-8-sig", newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == [*texts[:3], "evil⟨U+202E⟩txt", "bell⟨U+0007⟩"]

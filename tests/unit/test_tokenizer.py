@@ -207,3 +207,12 @@ def test_of_a_large_corpus_twenty_shards_are_read(tmp_path):
         file.unlink()
     made = Artifact.open(build_tokenizer(corpus, task(tmp_path), vocab_size=400, root=str(tmp_path)))
     assert made.counts["texts"] == 20 + 48
+
+
+def test_a_vocabulary_without_room_for_the_letters_of_a_script_is_warned_of(tmp_path, capsys):
+    """Each text has letters of its own, more than the alphabet of word pieces holds; byte-level BPE has all."""
+    han = [(f"{chr(0x4E00 + n)}{chr(0x5000 + n)}", *others) for n, (_, *others) in enumerate(rows())]
+    examples = task(tmp_path, han)
+    for kind, warned in (("wordpiece", True), ("bpe", False)):
+        tokenize(examples, built(tmp_path, examples, kind=kind).uri)
+        assert ("unknown to the vocabulary" in capsys.readouterr().err) == warned

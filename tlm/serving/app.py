@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tlm import __version__
+from tlm.data.text import normalise
 from tlm.errors import InputError, printable, reason
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped
 from tlm.evaluation.predict.predict import check_pairs
@@ -228,8 +229,8 @@ class Batcher:
         return found
 
     def _predict(self, asked: list[Asked]) -> list[NDArray[np.float64]]:
-        texts = [text for one in asked for text in one.texts]
-        pairs = [pair for one in asked for pair in one.pairs or []] or None
+        texts = [normalise(text) for one in asked for text in one.texts]  # as texts were that it learned from
+        pairs = [normalise(pair) for one in asked for pair in one.pairs or []] or None
         predicted = self._predictor.predict(texts, pairs)
         return np.split(predicted, np.cumsum([len(one.texts) for one in asked])[:-1])
 

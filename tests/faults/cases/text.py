@@ -2,6 +2,7 @@
 
 from tests.faults.case import Case
 from tests.faults.making import lines, objects, table, task
+from tlm.data.reading.records import CONVERT
 from tlm.retrieval.search.query import MOST_TERMS
 
 CORPUS = "load-corpus c.jsonl"
@@ -30,19 +31,17 @@ CASES = {
     ),
     "invalid UTF-8 in a header": told(
         b"te\xffxt\na\n",
-        "c.csv:1: invalid UTF-8, byte 0xff at 2 (if it is Windows-1252: iconv -f CP1252 -t UTF-8); "
-        "expected the column names with commas",
+        f"c.csv:1: invalid UTF-8, byte 0xff at 2 ({CONVERT}); expected the column names with commas",
         "c.csv",
     ),
     "invalid UTF-8 everywhere": told(
         BAD_BYTE[17:] * 30,
-        "c.jsonl:1: invalid UTF-8, byte 0xff at 11 (if it is Windows-1252: iconv -f CP1252 -t UTF-8); "
-        "none of the first rows is readable jsonl",
+        f"c.jsonl:1: invalid UTF-8, byte 0xff at 11 ({CONVERT}); none of the first rows is readable jsonl",
     ),
     "Latin-1 in too many rows": told(
         lines("good").encode() + '{"text": "Zürich"}\n'.encode("latin-1") * 11,
         "11 of 12 rows cannot be used (11 invalid UTF-8), more than 10 and more than 0.1 %, "
-        "the first at c.jsonl:2: invalid UTF-8, byte 0xfc at 11 (if it is Windows-1252: iconv -f CP1252 -t UTF-8); "
+        f"the first at c.jsonl:2: invalid UTF-8, byte 0xfc at 11 ({CONVERT}); "
         "fix them or raise max_rejected",
     ),
     "lone surrogates": told(

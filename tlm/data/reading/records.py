@@ -50,6 +50,9 @@ class Record(NamedTuple):
     values: Mapping[str, Any]
 
 
+CONVERT = "convert it, as iconv -f CP1252 -t UTF-8 does for Western European text; CP1251: Cyrillic, GB18030: Chinese"
+
+
 class Reject(NamedTuple):
     """An unreadable row: its line number (in parquet files its row number), from 1, a reason code and the details.
 
@@ -137,7 +140,7 @@ def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> No
 def not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
     """Return the reject for a row that is not valid UTF-8."""
     found = f"byte 0x{error.object[error.start]:02x} at {error.start}"
-    return Reject(line, "invalid UTF-8", f"{found} (if it is Windows-1252: iconv -f CP1252 -t UTF-8)")
+    return Reject(line, "invalid UTF-8", f"{found} ({CONVERT})")
 
 
 class Rejects:

@@ -12,6 +12,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, passages
 from tlm.data.tasks.examples import examples, read_splits
 from tlm.data.tasks.metrics import Floats, Texts
+from tlm.data.text import normalise
 from tlm.errors import InputError, nearest
 from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, telling
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
@@ -58,6 +59,7 @@ def explained(model: str, text: str, pair: str | None, label: str, top: int, dev
     Returns:
         text, pair, label (None for a number), answer, parts, nearest, passages, and notes on what is missing.
     """
+    text, pair = normalise(text), None if pair is None else normalise(pair)
     folder, artifact = located(model)
     check_pairs(of_pairs(folder, artifact), pair is not None, "--pair")
     predictor, _ = open_predictor(folder, device)

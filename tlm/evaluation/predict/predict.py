@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.text import csv_separator
+from tlm.data.text import csv_separator, normalise
 from tlm.errors import InputError, nearest, with_article
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped, label_text, spelled
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
@@ -40,6 +40,7 @@ SHEETS = (".xls", ".xlsx")  # are neither read nor written
 # may split cells there. A signed number alone, such as the class -1, is none.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?!\A[+-][0-9]+(?:[.,][0-9]+)?\Z)(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
 _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
+_HARMFUL = re.compile(rf"(?![\u00ad\u061c\u200b\u200e\u200f\ufeff]){_UNSEEN.pattern}")  # others belong to texts
 _SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_CELL = 2**31 - 1
 
@@ -228,8 +229,8 @@ def model_of(metrics: Artifact) -> Artifact | None:
 
 
 def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float) -> Iterator[dict[str, Any]]:
-    pairs = [row.pair or "" for row in rows] if any(row.pair is not None for row in rows) else None
-    predicted = predictor.predict([row.text for row in rows], pairs)
+    pairs = [normalise(row.pair or "") for row in rows] if any(row.pair is not None for row in rows) else None
+    predicted = predictor.predict([normalise(row.text) for row in rows], pairs)  # as texts were that it learned from
     for row, values in zip(rows, predicted.tolist(), strict=True):
         answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor, at_least)
         pair = {} if row.pair is None else {"text_pair": row.pair}
@@ -312,6 +313,8 @@ def read_rows(
         empty.append(first)
     else:
         raise InputError("the input is empty; expected one text per row")
+    if "\0" in first:
+        raise InputError("the input is UTF-16 or no text; convert it, as iconv -f UTF-16 -t UTF-8 does")
     csv.field_size_limit(LONGEST_CELL)
     if form == "auto":
         named = text_field in next(csv.reader([first], delimiter=csv_separator(first)), [])
@@ -356,16 +359,11 @@ def write_rows(
         else:
             cells = row | {f"p({label})": value for label, value in row.get("probabilities", {}).items()}
             cells |= {"labels": label_text(row.get("labels")), "unsure": str(row.get("unsure", "")).lower()}
-            writer.writerow(inert(_cell(cells.get(name, ""))) for name in head)
+            writer.writerow(inert(cells.get(name, "")) for name in head)
         counts["bad" if "error" in row else "good"] += 1
         counts["unsure"] += row.get("unsure", False)
         error = error or row.get("error", "")
     return counts, error
-
-
-def _cell(value: Any) -> Any:
-    """A value in CSV, where lists and objects are JSON."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def check_new(to: str) -> None:
@@ -383,20 +381,21 @@ def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> N
         if own:
             sink.writelines(map(_json_line, rows))
         else:
-            lines = [head, *(row.values() for row in rows)]
-            csv.writer(sink, lineterminator="\n").writerows(map(inert, line) for line in lines)
+            cells = ([inert(cell, _HARMFUL) for cell in line] for line in (head, *(row.values() for row in rows)))
+            csv.writer(sink, lineterminator="\n").writerows(cells)
 
 
 def _json_line(row: dict[str, Any]) -> str:
     return BIDI_AND_CONTROLS.sub(escaped, json.dumps(row, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
-def inert(cell: Any) -> Any:
+def inert(cell: Any, unseen: re.Pattern[str] = _UNSEEN) -> Any:
     """A CSV cell: text gets an apostrophe before what a spreadsheet would read as a formula; numbers stay as they are.
 
-    Control and direction characters are spelled out.
+    Control and direction characters are spelled out (`unseen`); lists and objects are JSON.
     """
-    return _FORMULA.sub("'", _UNSEEN.sub(spelled, cell)) if isinstance(cell, str) else cell
+    cell = json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else cell
+    return _FORMULA.sub("'", unseen.sub(spelled, cell)) if isinstance(cell, str) else cell
 
 
 def _table_rows(

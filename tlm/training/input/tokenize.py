@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from tlm.artifacts.artifact import Artifact
@@ -16,11 +17,12 @@ from tlm.data.marks import Marks, find_marks, with_spans_first
 from tlm.data.passages import passages
 from tlm.data.ranges import GrowingArray
 from tlm.data.tasks.examples import examples
-from tlm.progress import Meter
+from tlm.progress import Meter, say
 from tlm.settings import presets
 
 VERSION = 1
 BATCH = 2048
+MUCH_UNKNOWN = 0.01  # of a task's tokens
 
 
 def tokenize(data: str, tokenizer: str, *, spans_first: bool = False, root: str | None = None) -> str:
@@ -72,6 +74,8 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
         texts = _texts(source, column, marks if column == "text" else ())
         rows, added = _write_column(draft.folder, prefix, texts, encoder, size)
         tokens += added
+    if of == "task" and (unknown := encoder.token_to_id("[UNK]")) is not None:
+        _warn_of_unknown(np.load(draft.folder / "ids.npy"), unknown)
     draft.counts = {"rows": rows, "tokens": tokens}
     draft.details = {
         "of": of, "rows": rows, "tokens": tokens, "vocab_size": size, "pair": len(columns) == 2,
@@ -79,6 +83,15 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
     }  # fmt: skip
     if settings:
         draft.details["marks"] = [list(pair) for pair in marks]
+
+
+def _warn_of_unknown(ids: NDArray[Any], unknown: int) -> None:
+    """Warn where the letters of a script are more than the vocabulary of word pieces has room for."""
+    if len(ids) and (share := float((ids == unknown).mean())) > MUCH_UNKNOWN:
+        say(
+            f"warning: {share:.0%} of the task's tokens are unknown to the vocabulary, which has too few letters of "
+            "the script; set tokenizer.kind=bpe, which knows every letter"
+        )
 
 
 def _write_column(

@@ -318,6 +318,7 @@ def test_eight_points_are_found():
         ("f1", [0, 0, 0, 1, 1, 0], [1 / 3]),  # of the second class alone
         ("spearman", [0.5, 1.5, 2.0, 3.0, 4.0, 5.0], [1 / 7]),
         ("micro_f1", [[1, 0], [1, 0], [1, 1], [0, 1], [0, 0], [1, 0]], [4 / 6 / 5, 2 / 6 / 3]),
+        ("f1", [0] * 6, [1 / 6]),  # none of its class: one of any
         ("exact_match", [[1, 0], [1, 0], [1, 1], [0, 1], [0, 0], [1, 0]], [1 / 7]),
     ],
 )

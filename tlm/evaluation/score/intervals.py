@@ -71,7 +71,7 @@ class Predictions:
         occurring = classes[classes.any(axis=1)] > 0
         weights = occurring.sum(axis=1) if self.metric in BY_SHARE else np.ones(len(occurring))
         groups = np.array([len(np.unique(self.group[own])) for own in occurring])
-        return float(((weights / weights.sum() / (groups + 1)) ** 2).sum())
+        return float(((weights / weights.sum() / (groups + 1)) ** 2).sum()) or self.groups**-2  # no class of the score
 
     def same_examples(self, other: "Predictions") -> bool:
         """Whether `other` has the same metric, examples and groups."""

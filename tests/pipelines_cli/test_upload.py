@@ -8,7 +8,7 @@ import pytest
 from pipelines import compiled
 from tests.pipelines_cli.standin import Answer, StandIn, refusal
 from tlm import __version__
-from tlm.cli import upkeep
+from tlm.artifacts import produce
 from tlm.errors import InputError
 
 
@@ -79,7 +79,8 @@ def test_an_upload_that_is_refused(ask, api: StandIn) -> None:
 
 
 def test_a_version_is_called_by_version_and_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(upkeep, "__file__", str(tmp_path / "revision.py"))
+    monkeypatch.setattr(produce, "__file__", str(tmp_path / "tlm" / "artifacts" / "produce.py"))
+    monkeypatch.setattr(compiled, "revision", produce.revision.__wrapped__)  # looked up once in a process
     with pytest.raises(InputError, match="name the version with --version"):
         compiled.version_name()
     git = ("git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x")

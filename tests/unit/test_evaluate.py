@@ -116,7 +116,7 @@ def test_another_task_is_refused(tmp_path: Path) -> None:
     other = make_task(tmp_path, [("a", None, "x", "train"), ("b", None, "y", "test")], "macro_f1", ["x", "y"])
     with pytest.raises(InputError, match=r"gives the 3 classes blue, green, red but .* has the 2 classes x, y"):
         evaluate(model, other, root=str(tmp_path))
-    with pytest.raises(InputError, match="is a task; expected a checkpoint or a model"):
+    with pytest.raises(InputError, match="is a task; expected a model or a checkpoint or metrics or a report"):
         evaluate(task, task, root=str(tmp_path))
 
 

@@ -59,7 +59,7 @@ def test_published_models_stand_beside_tlm(run_module, tmp_path: Path) -> None:
     shown = run_module(
         "research", "paper", number, "--scale", "tiny", "--results", "kept", "--markdown", "--check"
     ).stdout
-    assert f"over {arms['plm']}" in shown
+    assert f"over {arms['published']}" in shown
     assert f"google/{BERT}" in shown.replace("\\", "")
     assert ", 0 do not match" in shown
 

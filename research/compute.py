@@ -11,7 +11,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
 from tlm.evaluation.report.runs import Group, Summary, grouped
-from tlm.evaluation.score.intervals import compared
+from tlm.evaluation.score.intervals import difference
 from tlm.evaluation.score.mix import ENCODER
 from tlm.retrieval.subset.export import PUBLISHED
 
@@ -91,9 +91,8 @@ def break_even(groups: Mapping[str, Group], summaries: Sequence[Summary]) -> lis
         if pretrained is None:
             continue
         flops = [one["cost"]["paper_flops"]["mean"] or 0.0 for one in (tlm, plm)]
-        names = tlm["name"], plm["name"]
-        found = compared(names, groups[names[0]].on("test"), groups[names[1]].on("test"), 1)
-        similar = not found["ahead"] and abs(found["mean"]) < SIMILAR
+        found = difference(groups[tlm["name"]].on("test"), groups[plm["name"]].on("test"))
+        similar = not found.sign and abs(found.mean) < SIMILAR
         count = tasks_to_break_even(pretrained["flops"], *flops)
         rows.append(
             {

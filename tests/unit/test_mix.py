@@ -466,6 +466,7 @@ def test_a_task_with_few_examples_on_dev_or_none(dev: int, tmp_path: Path) -> No
     rows = rows_of(False)
     task = make_task(tmp_path, rows[: 60 + dev] + rows[320:], "macro_f1", LABELS)
     found = Artifact.open(mix([step(task, root=str(tmp_path)) for step in (baseline, static)], root=str(tmp_path)))
+    assert {*found.input("model").details["chosen"]} == {"weight of linear", "weight of static-task-only"}
     assert found.input("model").details["shares"] == pytest.approx([0.5, 0.5], abs=0.5 * dev / (dev + EQUAL) + 1e-9)
     assert len(values_of(found, "dev")) == dev
     assert np.abs(answered(found.uri) - values_of(found, "test")).max() < 1e-6

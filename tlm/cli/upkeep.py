@@ -147,10 +147,7 @@ def gc(
             others += 1
     found = list(_artifacts(store, chain.from_iterable(folders.values())))
     made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for _, one in found if one}
-    made = dict[str, set[str]]()
-    for folder, source in ((folder, source) for folder, sources in made_from.items() for source in sources):
-        made.setdefault(source, set()).add(folder)
-    doomed = _with_sources([one.folder_name for one in removed], made)
+    doomed = _with_products([one.folder_name for one in removed], made_from)
     needed = _needed(found, made_from, folders, keep_runs, horizon, [one.folder_name for one in pinned]) - doomed
     freed, unneeded, uploads = 0, list[str](), list[str]()
     for folder, files in sorted(folders.items()):
@@ -234,6 +231,15 @@ def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set
             found.add(folder)
             waiting += made_from.get(folder, ())
     return found
+
+
+def _with_products(folders: Iterable[str], made_from: dict[str, set[str]]) -> set[str]:
+    """Return `folders` and all that was made from them."""
+    made: dict[str, set[str]] = {}
+    for folder, sources in made_from.items():
+        for source in sources:
+            made.setdefault(source, set()).add(folder)
+    return _with_sources(folders, made)  # the same way, backwards
 
 
 def _young(files: Iterable[Stored], horizon: float) -> bool:

@@ -176,12 +176,12 @@ def manifest(
         raise InputError(f"at_least is {at_least:g}, but KServe's runtime marks no answer as unsure; use --runtime tlm")
     trained = trained_model(model)
     given = {"address": storage_uri(trained), "image": image, "cpu": cpu, "memory": memory}
+    given["version"] = trained.content[:VERSION_DIGITS]
     length = "" if image else _longest(trained)
     quoted = {key: yaml.safe_dump(value, default_style='"', width=math.inf).rstrip() for key, value in given.items()}
     text = Template(files("tlm.serving").joinpath("manifest.yaml").read_text("utf-8"))
     filled = text.substitute(quoted, name=name, length=length, store_port=store_port or default_port())
     service, policy, predictors = yaml.safe_load_all(filled)
-    predictors["tlm"]["containers"][0]["args"] += ["--model-version", trained.content[:VERSION_DIGITS]]
     if at_least:
         check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
         predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]

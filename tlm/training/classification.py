@@ -21,7 +21,7 @@ from tlm.data.tasks.examples import SEVERAL
 from tlm.data.tasks.metrics import THRESHOLDS, dev_score, fitted_thresholds
 from tlm.errors import InputError, printable
 from tlm.progress import say
-from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, further_text
+from tlm.retrieval.subset.export import PUBLISHED, further_text
 from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
 from tlm.shallow.folder import config_of
@@ -219,8 +219,8 @@ def _passages(arm: str, known: dict[str, str]) -> str:
     if not arm.startswith(PUBLISHED):
         return known.get(arm, arm)
     text = further_text(arm)
-    further = f"those of the published model and, in stage 1, passages {known.get(text, text)}"
-    return further if text not in ("", TASK_ONLY) else known[f"{PUBLISHED}-{text}".rstrip("-")]
+    alike = f"{PUBLISHED}-{text}".rstrip("-")
+    return known.get(alike, f"those of the published model and, in stage 1, passages {known.get(text, text)}")
 
 
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:

@@ -88,7 +88,7 @@ class Example:
 def read_examples(
     files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects, classes: Sequence[str] = ()
 ) -> list[Example]:
-    """Read the examples of all splits in file order; unusable rows go to `rejects`, as do labels not in `classes`.
+    """Read the examples of all splits in file order; unusable rows, and those of other `classes`, go to `rejects`.
 
     Raises InputError: too many bad rows, or more than a tenth of the rows of dev or test.
     """

@@ -117,8 +117,8 @@ def load_task(
         raise InputError(f"{path} has one label a text; leave label_separator empty")
     if files and entry is None:
         raise InputError(f"{path} is not the name of a task, so files {files} cannot be used; give one of the two")
-    earlier = Artifact.open(classes_of, "task").details if classes_of else {}
-    if earlier.get("problem", "classification") != "classification":
+    earlier = Artifact.open(classes_of, "task").details if classes_of else None
+    if earlier and earlier["problem"] != "classification":
         raise InputError(f"{classes_of} has the problem '{earlier['problem']}'; classes_of needs one label a text")
     rejects = Rejects(max_rejected)
     more: AbstractContextManager[Sequence[RawFile]] = raw_files([unlabelled]) if unlabelled else nullcontext([])

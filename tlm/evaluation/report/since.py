@@ -2,7 +2,7 @@
 
 The two sides are the recommended models. Scores, intervals and probabilities are of all seeds of each; single answers
 are those of the run that is the best on dev, which is the one that `tlm register` registers. The earlier model is not
-run again. Texts that either side has also in train are left out. What is right is what today's test says: an answer
+run again. Texts that either side also has in train are left out. What is right is what today's test says: an answer
 with a class that is gone is wrong, unless all texts of that class have one and the same other label now.
 """
 

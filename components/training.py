@@ -48,6 +48,19 @@ def evaluate(
 
 
 @component(TRAIN_IMAGE)
+def predict(
+    model: str, source: str, to: str, text_field: str, pair_field: str, keep: str, at_least: float, gpus: str
+) -> str:
+    """Label the texts of files with a trained model, except files that have been labelled."""
+    from tlm.evaluation.predict.files import predict_command
+
+    kept = [*filter(None, map(str.strip, keep.split(",")))]
+    fields = {"text_field": text_field, "pair_field": pair_field, "keep": kept}
+    predict_command(model, source=source, to=f"{to.rstrip('/')}/", **fields, at_least=at_least)
+    return to
+
+
+@component(TRAIN_IMAGE)
 def embed(task: str, published: str, root: str) -> list[str]:
     """Train and score a linear model of the embeddings of each published model."""
     from tlm.evaluation.score.baseline import baseline

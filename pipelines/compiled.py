@@ -80,6 +80,7 @@ def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseCo
 _LOCATIONS = (
     *("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "task_unlabelled_path"),
     *("run_published", "paper_models", "report_against", "compared_with"),
+    *("predict_model", "predict_source", "predict_to"),
 )
 # Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
 _SECRET = re.compile(r"://[^\s/]*:[^/]*@|://[^\s:/@]*:\S*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
@@ -207,7 +208,7 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter], where: str) 
     return value
 
 
-MADE_BY = {"tlm": "pipelines.tlm:build", "shallow": "pipelines.tlm:shallow"}
+MADE_BY = {"tlm": "pipelines.tlm:build", "shallow": "pipelines.tlm:shallow", "predict": "pipelines.predict:build"}
 MADE_BY |= {name: f"research.pipelines.{name}:build" for name in ("rerank", "ablation", "multitask")}
 
 

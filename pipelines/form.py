@@ -28,8 +28,8 @@ class PipelineFile:
 
     Args:
         file: A compiled pipeline; without it, one of this code.
-        pipeline: Without --file: tlm; shallow: no neural network, in minutes; rerank: text by influence; ablation: a
-            table of the paper; multitask: several tasks.
+        pipeline: Without --file: tlm; shallow: no neural network, in minutes; predict: label new files; rerank: text by
+            influence; ablation: a table of the paper; multitask: several tasks.
             [default: tlm]
         images: File with the images to run in, as `make images` writes it.
     """

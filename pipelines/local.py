@@ -28,7 +28,7 @@ from tlm import errors
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
 from tlm.errors import NO_TORCH, InputError, Interrupted, printable
-from tlm.evaluation.predict.predict import trained
+from tlm.evaluation.predict.models import trained
 from tlm.runs.pods import S3_KEYS, USER
 from tlm.training.distributed.launch import LOCKS, VISIBLE
 
@@ -165,7 +165,7 @@ def run_pipeline(
     name: str = "tlm",
     machines: Parallelism = ONE_OF_EACH,
 ) -> None:
-    """Run a pipeline, print the table of its report and where the report is. A repeated call resumes a failed run.
+    """Run a pipeline, print the table of its report and where its result is. A repeated call resumes a failed run.
 
     Args:
         parameters: Values of pipeline parameters; index and store default to local ones, the store to TLM_ROOT.
@@ -179,7 +179,7 @@ def run_pipeline(
             because of its input.
         Interrupted: A step failed otherwise; the same command resumes it.
     """
-    if not images and name != "shallow" and find_spec("torch") is None:  # before work that only a network needs
+    if not images and name not in ("shallow", "predict") and find_spec("torch") is None:  # before work for a network
         raise InputError(NO_TORCH)
     os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
@@ -187,9 +187,9 @@ def run_pipeline(
     defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}
     inputs = pipeline.component_spec.inputs
     values = {name: value for name, value in defaults.items() if name in inputs} | parameters
-    for name in ("corpus_paths", "task_path", "task_paths"):  # their defaults are on a cluster's S3
-        if name in inputs and name not in values and not images:
-            raise InputError(f"parameter '{name}' is missing; give it with --set {name}=… or in a file for --params")
+    for files in ("corpus_paths", "task_path", "task_paths"):  # their defaults are on a cluster's S3
+        if files in inputs and files not in values and not images:
+            raise InputError(f"parameter '{files}' is missing; give it with --set {files}=… or in a file for --params")
     running: Any = nullcontext(kfp_local.SubprocessRunner(use_venv=False))
     if images:
         pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
@@ -198,6 +198,9 @@ def run_pipeline(
     with running as runner:
         kfp_local.init(runner=runner, pipeline_root=str(outputs))
         report = _run_pipeline(pipeline, values)
+    if name == "predict":  # what it returns is where the answers are
+        sys.stdout.write(f"{report}\n")
+        return
     artifact = Artifact.open(report, "report")
     headline, results, *others = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages

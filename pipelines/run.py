@@ -37,8 +37,8 @@ def local(
         docker: Run each step in a container; all data are on S3.
         images: File with the images to run in, as `make images` writes it; with --docker by default build/images.json.
         network: Docker network of the containers.
-        pipeline: tlm; shallow: no neural network, in minutes; rerank: text by influence; ablation: a table of the
-            paper; multitask: several tasks.
+        pipeline: tlm; shallow: no neural network, in minutes; predict: label new files; rerank: text by influence;
+            ablation: a table of the paper; multitask: several tasks.
         data_pods: Steps that load the corpus together, two at a time, as they do on a cluster.
     """
     from pipelines.compiled import of_this_code, read_parameters
@@ -71,8 +71,8 @@ def compile(
         kubernetes_manifests: Write Pipeline and PipelineVersion resources, for GitOps.
         namespace: Namespace of these resources; by default that of kubectl.
         version: Name of the pipeline's version.  [default: version and git revision]
-        pipeline: tlm; shallow: no neural network, in minutes; rerank: text by influence; ablation: a table of the
-            paper; multitask: several tasks.
+        pipeline: tlm; shallow: no neural network, in minutes; predict: label new files; rerank: text by influence;
+            ablation: a table of the paper; multitask: several tasks.
     """
     from pipelines.compiled import compile_text
 

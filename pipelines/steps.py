@@ -164,7 +164,7 @@ NEEDS = (
     | dict.fromkeys(("select", "embed", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
     | {"publish-corpus": MEDIUM, "plan-together": LARGE}
 )
-TRAINING = ("train", "train-multitask", "finetune", "evaluate", "rerank")  # those with the input `gpus`
+TRAINING = ("train", "train-multitask", "finetune", "evaluate", "rerank", "predict")  # those with the input `gpus`
 LONG = (*TRAINING, "train-on-nodes")
 
 

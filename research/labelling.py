@@ -24,7 +24,7 @@ from tlm.evaluation.labelling import (
     spread,
     wrong,
 )
-from tlm.evaluation.predict.predict import located
+from tlm.evaluation.predict.models import located
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.settings.options import POSITIVE
 

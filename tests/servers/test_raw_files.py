@@ -11,7 +11,7 @@ from tlm.data.corpus.plan import cut, sliced
 from tlm.data.reading.files import raw_files
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import predict_command
+from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.score.baseline import baseline
 
 
@@ -69,6 +69,29 @@ def test_texts_on_s3_are_predicted_again_and_again(bucket, tmp_path):
         found.append(to.read_text())
     assert json.loads(found[0])["text"] == "fir"
     assert found == found[:1] * 3
+
+
+def test_answers_may_be_written_to_s3_and_in_a_folder_none_twice(bucket, tmp_path):
+    metrics = baseline(load_task(str(tmp_path / "raw" / "plants"), root=str(tmp_path / "one")))
+    plants, client = f"s3://{bucket}/raw/plants", boto3.client("s3")
+
+    def written():
+        listed = client.list_objects_v2(Bucket=bucket, Prefix="labels/")["Contents"]
+        return {one["Key"].removeprefix("labels/"): one["LastModified"] for one in listed}
+
+    predict_command(metrics, source=f"{plants}/test.jsonl", to=f"s3://{bucket}/labels/one.jsonl")
+    predict_command(metrics, source=f"{plants}/t*.jsonl", to=f"s3://{bucket}/labels/")
+    first = written()
+    assert first.keys() == {"one.jsonl", "_predict.json", "test.jsonl.jsonl", "train.jsonl.jsonl"}
+    alone, within = (
+        client.get_object(Bucket=bucket, Key=f"labels/{name}")["Body"].read() for name in sorted(first)[1:3]
+    )
+    assert alone == within
+    assert json.loads(alone)["text"] == "fir"
+    predict_command(metrics, source=plants, to=f"s3://{bucket}/labels/")
+    assert written().items() - first.items() == {("dev.jsonl.jsonl", written()["dev.jsonl.jsonl"])}
+    with pytest.raises(InputError, match="is a file that is read"):
+        predict_command(metrics, source=f"{plants}/dev.jsonl", to=f"{plants}/dev.jsonl")
 
 
 def test_downloads_are_gone_afterwards(bucket, tmp_path):

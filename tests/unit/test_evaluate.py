@@ -16,7 +16,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
-from tlm.evaluation.predict.predict import model_of
+from tlm.evaluation.predict.models import model_of
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix

@@ -16,7 +16,7 @@ from tests.toys_several import several
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import predict_command
+from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.imported import import_predictions

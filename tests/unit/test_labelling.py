@@ -32,7 +32,8 @@ from tlm.evaluation.labelling import (
     quick_features,
     wrong,
 )
-from tlm.evaluation.predict.predict import located, predict
+from tlm.evaluation.predict.models import located
+from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.score.baseline import baseline
 from tlm.retrieval.search.index import build_index
 from tlm.settings.options import Fields

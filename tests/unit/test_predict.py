@@ -26,16 +26,11 @@ from tlm.data.reading import zstd
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
-from tlm.evaluation.predict.predict import (
-    checked,
-    inert,
-    predict,
-    predict_command,
-    read_rows,
-    trained,
-    write_new,
-    write_rows,
-)
+from tlm.evaluation.predict.files import predict_command
+from tlm.evaluation.predict.models import trained
+from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.predict.rows import checked, read_rows
+from tlm.evaluation.predict.written import inert, write_new, write_rows
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate

@@ -24,7 +24,8 @@ from tests.toys_training import TOPICS, checkpoint, model, rows, task
 from tlm.cli.command import flat
 from tlm.cli.upkeep import download
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import located, predict, trained
+from tlm.evaluation.predict.models import located, trained
+from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate

@@ -30,9 +30,12 @@ from tlm.data.tasks.metrics import above, fitted_thresholds
 from tlm.data.tasks.splits import divided
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
-from tlm.evaluation.predict.predict import InputRow, answers, columns, located, predict, write_rows
+from tlm.evaluation.predict.models import located
+from tlm.evaluation.predict.predict import answers, predict
 from tlm.evaluation.predict.predictor import Weights, open_predictor
 from tlm.evaluation.predict.predictor import fitted as mixed
+from tlm.evaluation.predict.rows import InputRow
+from tlm.evaluation.predict.written import columns, write_rows
 from tlm.evaluation.report.kfp import log_scores, summary
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static

@@ -20,7 +20,9 @@ from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 from tlm.evaluation.origins.answer import explained
-from tlm.evaluation.predict.predict import located, predict, predict_command
+from tlm.evaluation.predict.files import predict_command
+from tlm.evaluation.predict.models import located
+from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import ABOVE_ALL, Cascade, Mixture, Weights, fitted_cascade, open_predictor
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import SPEED, Timed, evaluate, rate, together

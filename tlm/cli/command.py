@@ -103,7 +103,7 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
     groups = {one.name: _fields(one, form) for one in seen if one.name in kinds}
     parameters = [part for one in seen for part in (groups[one.name].values() if one.name in groups else [one])]
     if form:
-        parameters.sort(key=lambda parameter: parameter.name)
+        parameters.sort(key=lambda one: (one.default is not one.empty, one.name))  # Python wants required ones first
     signature = signature.replace(parameters=parameters)
     meanings: dict[str, str] = {}
     for name, fields in groups.items():

@@ -48,7 +48,7 @@ COMMANDS = {  # name: (module:function, summary)
     "register": ("tlm.runs.registry:register", "Register the model that a report recommends"),
     "preview": ("tlm.evaluation.report.preview:preview", "Show examples with their retrieved passages"),
     "notebook": ("tlm.evaluation.report.notebook:notebook", "Write a Jupyter notebook on a model"),
-    "predict": ("tlm.evaluation.predict.predict:predict_command", "Label new texts"),
+    "predict": ("tlm.evaluation.predict.files:predict_command", "Label new texts"),
     "explain": ("tlm.cli.show:explain", "Say why a model answers a text as it does"),
     "provenance": ("tlm.evaluation.origins.provenance:provenance", "List sources and licences behind an artifact"),
     "download": ("tlm.cli.upkeep:download", "Copy a model or any artifact out of the store"),

@@ -29,8 +29,9 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Items, Line, Quote, Span, Text
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.text import visible, whole_text
-from tlm.evaluation.predict.predict import check_new, check_pairs, located, of_pairs, write_new
+from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
+from tlm.evaluation.predict.written import check_new, write_new
 from tlm.evaluation.score.baseline import NAMES
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine

@@ -24,7 +24,7 @@ from tlm.artifacts.stores.store import check_url, trusting
 from tlm.errors import InputError, Interrupted, reason
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import ONNX
-from tlm.evaluation.predict.predict import model_of, recommended_by
+from tlm.evaluation.predict.models import model_of, recommended_by
 from tlm.progress import say
 from tlm.serving.serve import VERSION_DIGITS
 from tlm.shallow.folder import CONFIG, FAMILY

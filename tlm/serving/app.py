@@ -24,7 +24,7 @@ from tlm import __version__
 from tlm.data.text import normalise
 from tlm.errors import InputError, printable, reason
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped
-from tlm.evaluation.predict.predict import check_pairs
+from tlm.evaluation.predict.models import check_pairs
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import say
 from tlm.serving import protocol

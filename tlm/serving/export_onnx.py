@@ -13,7 +13,7 @@ from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.tasks.metrics import above
 from tlm.errors import InputError
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier
-from tlm.evaluation.predict.predict import trained
+from tlm.evaluation.predict.models import trained
 from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.progress import say
 from tlm.shallow.folder import FAMILY, config_of

@@ -21,7 +21,8 @@ from tlm.data.ranges import CUT
 from tlm.data.tasks.metrics import MULTI_LABEL
 from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.encoder import ONNX
-from tlm.evaluation.predict.predict import check_at_least, located, of_pairs
+from tlm.evaluation.predict.models import located, of_pairs
+from tlm.evaluation.predict.predict import check_at_least
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
 from tlm.serving.export_onnx import trained_model

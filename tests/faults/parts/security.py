@@ -24,7 +24,7 @@ from tests.faults.row import HOME, Row
 from tests.faults.tally import tally
 from tests.servers import servers
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS
-from tlm.evaluation.predict.predict import write_rows
+from tlm.evaluation.predict.written import write_rows
 
 SOURCES = ("tlm", "components", "pipelines", "docker", "k8s")
 PLANTED_CODE = (

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -154,6 +155,18 @@ def raw_files(paths: Sequence[str], *, together: bool = True) -> Iterator[list[R
         if together:
             check_downloads(files)
         yield files
+
+
+def absolute(where: str) -> PurePosixPath:
+    """The whole path of a file or folder, or its address."""
+    where = where.removeprefix("file://")
+    return PurePosixPath(where if "://" in where else Path(where).absolute())
+
+
+def fixed_part(path: str, files: Sequence[RawFile]) -> PurePosixPath:
+    """The folder that a path names before its first pattern, whatever files there are: all `files` are below it."""
+    plain = PurePosixPath(*takewhile(lambda name: not MAGIC.search(name), absolute(path).parts))
+    return plain.parent if any(absolute(file.where) == plain for file in files) else plain
 
 
 def check_room(files: Sequence[RawFile], folder: Path) -> None:

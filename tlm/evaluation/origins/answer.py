@@ -18,7 +18,7 @@ from tlm.evaluation.origins.why import Explained, exact, gradient, left_out, tel
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.predict.encoder import OnnxClassifier
-from tlm.evaluation.predict.predict import check_pairs, located, of_pairs
+from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.progress import track
 from tlm.shallow import published, tfidf

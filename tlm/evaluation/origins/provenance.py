@@ -15,7 +15,7 @@ from tlm.evaluation.pages.blocks import Block, Column, Heading, Line, Quote, Row
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.predict import trained
+from tlm.evaluation.predict.models import trained
 from tlm.evaluation.report import lineage
 from tlm.progress import Answer, say
 

@@ -14,7 +14,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Heading, Span, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.predict import recommended_by, trained
+from tlm.evaluation.predict.models import recommended_by, trained
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import metric_names
 

@@ -18,7 +18,7 @@ from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
-from tlm.evaluation.predict.predict import trained as trained_by
+from tlm.evaluation.predict.models import trained as trained_by
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import hidden, say

@@ -19,7 +19,7 @@ from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits
 from tlm.data.tasks.metrics import Floats, Split, score
 from tlm.errors import InputError
 from tlm.evaluation.predict import predictor
-from tlm.evaluation.predict.predict import model_of
+from tlm.evaluation.predict.models import model_of
 from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, NAMES, STATIC
 from tlm.evaluation.score.evaluate import SPEED, numbered, rate, together

@@ -1,0 +1,46 @@
+"""The pipeline `predict`: a folder of new files is labelled, and a repeated run labels what is new since."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.compiled import build, of_this_code, read_parameters
+from pipelines.form import Parallelism
+from tests.tiny import refused
+from tests.toys import make_task, words
+from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline
+
+
+@pytest.mark.slow
+def test_a_repeated_run_labels_the_files_that_are_new(run_module: Callable, tmp_path: Path) -> None:
+    rows = [
+        (text, None, "ab"[index % 2], ("train", "dev", "test")[index % 3]) for index, text in enumerate(words(90, 0))
+    ]
+    scored = baseline(make_task(tmp_path, rows, "macro_f1", ["a", "b"]), root=str(tmp_path))
+    to = tmp_path / "labels"
+    values = {"model": report([scored], root=str(tmp_path)), "source": f"{tmp_path}/texts/*.jsonl", "to": str(to)}
+    values |= {"keep": "id, day", "at_least": "0.7"}
+    given = [part for name, value in values.items() for part in ("--set", f"predict_{name}={value}")]
+    for day in (1, 2):
+        path = tmp_path / "texts" / f"{day}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"id": day, "day": "Monday", "text": "some words"}) + "\n")
+        done = run_module("pipelines.run", "local", "--pipeline", "predict", *given)
+        assert done.stdout == f"{to}\n"
+        assert f"1 files written to {to}, {day - 1} were there already" in done.stderr
+    (first,) = map(json.loads, (to / "1.jsonl.jsonl").open())
+    (second,) = map(json.loads, (to / "2.jsonl.jsonl").open())
+    assert (first["id"], second["id"]) == (1, 2)
+    assert {"day", "unsure", "label"} <= first.keys()
+
+
+def test_model_source_and_target_must_be_given_() -> None:
+    known = of_this_code("predict")
+    assert {name for name, one in known.items() if one.required} == {
+        f"predict_{one}" for one in ("model", "source", "to")
+    }
+    assert "is missing and has no default" in refused(read_parameters, None, ["predict_model=m", "predict_to=l"], known)
+    assert "leave --nodes and --data-pods out" in refused(build, "predict", Parallelism(data_pods=2))

@@ -1,0 +1,121 @@
+"""Many files are predicted into a folder: each whole or not at all, and none twice."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import refused
+from tests.toys import Row, make_task, words
+from tlm.artifacts.artifact import Artifact
+from tlm.cli.upkeep import download
+from tlm.errors import InputError
+from tlm.evaluation.predict import files, written
+from tlm.evaluation.predict.files import predict_command
+from tlm.evaluation.predict.models import trained
+from tlm.evaluation.score.baseline import baseline
+
+LABELS = ["even", "odd"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("made")
+    rows: list[Row] = [
+        (text, None, LABELS[index % 2], ("train", "dev", "test")[index % 3]) for index, text in enumerate(words(60, 0))
+    ]
+    return trained(baseline(make_task(root, rows, "macro_f1", LABELS), root=str(root))).uri
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Two days with a file of one name, and a third file of another format."""
+    for place, lines in (("day-1/a.jsonl", 3), ("day-2/a.jsonl", 2)):
+        write(tmp_path / "in" / place, [{"id": number, "text": f"text {number}"} for number in range(lines)])
+    (tmp_path / "in" / "b.csv").write_text("id,text\n7,seven\n")
+    return tmp_path / "in"
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def made(folder: Path) -> dict[str, float]:
+    """The files of answers by name, with the times when they were written."""
+    found = [path for path in folder.rglob("*.*") if path.name[0] not in "._" and ".scratch" not in path.parts]
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in found}
+
+
+def test_each_file_has_its_own_with_the_answers_of_one_alone(model: str, texts: Path, tmp_path: Path) -> None:
+    to = tmp_path / "labels"
+    predict_command(model, source=str(texts), to=f"{to}/", keep=["id"])
+    assert {*made(to)} == {"day-1/a.jsonl.jsonl", "day-2/a.jsonl.jsonl", "b.csv.jsonl"}
+    for name in made(to):
+        predict_command(model, source=str(texts / name.removesuffix(".jsonl")), to=str(tmp_path / "one"), keep=["id"])
+        assert [{**json.loads(line), "id": 0} for line in (to / name).open()] == [
+            {**json.loads(line), "id": 0}
+            for line in (tmp_path / "one").open()  # a CSV's numbers are texts for one
+        ]
+
+
+def test_only_new_files_are_predicted_and_names_do_not_depend_on_others(
+    model: str, texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to = tmp_path / "labels"
+    (texts / "day-2" / "a.jsonl").unlink()
+    predict_command(model, source=f"{texts}/day-*/*.jsonl", to=f"{to}/")
+    before = made(to)
+    write(texts / "day-2" / "a.jsonl", [{"text": "new"}])
+    predict_command(model, source=f"{texts}/day-*/*.jsonl", to=str(to))  # a folder that exists needs no slash
+    assert "1 files written to" in (said := capsys.readouterr().err)
+    assert "1 were there already" in said
+    assert {*made(to)} == {"day-1/a.jsonl.jsonl", "day-2/a.jsonl.jsonl"}
+    assert made(to)["day-1/a.jsonl.jsonl"] == before["day-1/a.jsonl.jsonl"]
+
+
+def test_a_bad_file_stops_no_other_and_is_named_at_the_end(model: str, texts: Path, tmp_path: Path) -> None:
+    write(texts / "day-1" / "a.jsonl", [{"body": "no text"}])
+    (texts / "c.csv").write_text("id,body\n1,no text\n")
+    (texts / "d.txt").write_text("a line\n")
+    said = refused(predict_command, model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert said.startswith(f"3 of the 5 files of {texts} cannot be predicted; the first: ")
+    assert {*made(tmp_path / "labels")} == {"day-2/a.jsonl.jsonl", "b.csv.jsonl"}
+
+
+def test_answers_of_another_model_or_with_other_options_are_not_mixed(model: str, texts: Path, tmp_path: Path) -> None:
+    predict_command(model, source=f"{texts}/day-1/*", to=f"{tmp_path}/labels/")
+    for other in ({"keep": ["id"]}, {"at_least": 0.5}, {"text_field": "id"}, {"source": f"{texts}/day-2"}):
+        assert "has answers of another model or source, or with other options" in refused(
+            predict_command, model, **{"source": f"{texts}/day-1", "to": f"{tmp_path}/labels/", **other}
+        )
+    known = Artifact.open(model)
+    assert json.loads((tmp_path / "labels" / files.ABOUT).read_text())["model"] == known.content
+    download(model, str(tmp_path / "model"))
+    predict_command(str(tmp_path / "model"), source=f"{texts}/day-1/a.jsonl", to=f"{tmp_path}/labels")  # the same
+
+
+def test_a_folder_of_answers_within_its_source_is_not_read(model: str, texts: Path) -> None:
+    for _ in range(2):
+        predict_command(model, source=str(texts), to=f"{texts}/labels/")
+    assert {*made(texts / "labels")} == {"day-1/a.jsonl.jsonl", "day-2/a.jsonl.jsonl", "b.csv.jsonl"}
+
+
+def test_what_ends_in_the_middle_leaves_no_file(
+    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def torn(row: dict[str, object]) -> str:
+        if row["row"] == 2:
+            raise KeyboardInterrupt
+        return "{}\n"
+
+    monkeypatch.setattr(written, "_json_line", torn)
+    with pytest.raises(KeyboardInterrupt):
+        predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert {*made(tmp_path / "labels")} == {"b.csv.jsonl"}  # the first, of one row
+
+
+def test_a_folder_needs_files(model: str, tmp_path: Path) -> None:
+    assert "is a folder; name files with --source" in refused(predict_command, model, to=f"{tmp_path}/labels/")
+    with pytest.raises(InputError, match="leave out --source-format"):
+        predict_command(model, source="in.txt", source_format="txt", to=f"{tmp_path}/labels/")

@@ -1,0 +1,186 @@
+"""Predict files: one (or stdin) into another, or many into a folder, where none is predicted twice."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from tlm.artifacts.stores import open_store
+from tlm.artifacts.stores.store import Store, canonical_json
+from tlm.errors import InputError
+from tlm.evaluation.predict.models import check_pairs, located, of_pairs
+from tlm.evaluation.predict.predict import answers, check_at_least
+from tlm.evaluation.predict.predictor import Predictor, open_predictor
+from tlm.evaluation.predict.rows import SUFFIXES, InputRow, ReadFormat, opened, read_rows, table_rows
+from tlm.evaluation.predict.written import WriteFormat, columns, stored, write_rows, written
+from tlm.progress import say, track
+from tlm.shallow.folder import known_of
+
+if TYPE_CHECKING:
+    from tlm.data.reading.files import RawFile
+
+TABLES = (".tsv", ".parquet", ".gz", ".zst")  # are read as tasks and corpora are, and not written
+SHEETS = (".xls", ".xlsx")  # are neither read nor written
+ANSWER = (  # fields of answers
+    "row", "text", "text_pair", "label", "labels", "probability", "probabilities", "value", "unsure", "error",
+)  # fmt: skip
+ABOUT = "_predict.json"  # in a folder of answers: what they were made with; other commands skip such a name
+
+
+def predict_command(
+    model: str,
+    *,
+    source: str = "-",
+    to: str = "-",
+    source_format: ReadFormat = "auto",
+    to_format: Literal["auto", "jsonl", "csv"] = "auto",
+    text_field: str = "text",
+    pair_field: str = "",
+    keep: Sequence[str] = (),
+    at_least: float = 0.0,
+    device: str = "auto",
+) -> None:
+    """Predict the label (or value) of every row, with probabilities. A bad row gets an error as its answer.
+
+    A file is written whole or not at all: not if nothing could be predicted.
+
+    Args:
+        model: URI of a model or checkpoint, of metrics or a report (the model that it recommends), or a model folder.
+        source: File to read, also tsv, parquet, packed (.gz, .zst) or s3://…; - is stdin. With a folder to write:
+            file, folder or glob.
+        to: File to write, or s3://…; - is stdout. A folder (its name ends with /) gets one file for each file of the
+            source; the files that it has already are not predicted again.
+        source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line
+            (an object of JSON, or column names with that of the text).
+        to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
+            spreadsheet would read as a formula, and spells out control characters.
+        text_field: Field or column of the text.
+        pair_field: Field or column of the second text, for a task on pairs.
+        keep: A field or column that answers have, too, such as an id; may be repeated.
+        at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
+            column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
+        device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
+    """
+    many = to.endswith("/") or Path(to).is_dir()
+    for file, form, others in ((source, source_format, SHEETS), (to, to_format, (*TABLES, *SHEETS))):
+        if form == "auto" and file.lower().endswith(others):
+            raise InputError(f"{file} is not called .jsonl, .csv or .txt; predict reads and writes these: convert it")
+    if many and (source == "-" or source_format != "auto"):
+        raise InputError(f"{to} is a folder; name files with --source, and leave out --source-format")
+    if to_format == "auto":
+        to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
+    folder, artifact = located(model)
+    check_at_least(at_least, folder)
+    check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
+    fields = [text_field, *([pair_field] if pair_field else [])]
+    asked = Asked(open_predictor(folder, device)[0], fields, [*dict.fromkeys(keep)], at_least, to_format)
+    if many:
+        made_with = artifact.content if artifact else known_of(folder).get("content", str(folder))
+        with _raw_files(source, together=False) as raw:
+            asked.fill(open_store(to), raw, source, made_with)
+        return
+    with ExitStack() as files:
+        rows, read = _rows(source, source_format, asked, files)
+        said = asked.write(rows, source, files.enter_context(written(to, read)))
+    say(f"predict: {said}")
+
+
+class Asked:
+    """What is asked of a model, for each row of a file.
+
+    Args:
+        model: The model.
+        fields: Field of the text, and of the second text if there is one.
+        keep: Further fields, which answers have, too.
+        at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
+        form: Format of the answers.
+
+    Raises:
+        InputError: answers have one of the kept fields already.
+    """
+
+    def __init__(
+        self, model: Predictor, fields: list[str], keep: list[str], at_least: float, form: WriteFormat
+    ) -> None:
+        self.model, self.fields, self.keep, self.at_least, self.form = model, fields, keep, at_least, form
+        self.head = columns(model, len(fields) > 1, at_least)
+        if taken := sorted({*keep} & {*self.head, *ANSWER}):
+            raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it")
+        self.head[1:1] = keep
+
+    def write(self, rows: Iterator[InputRow], source: str, sink: TextIO) -> str:
+        """Answer the rows of a source; returns how many there are, in words.
+
+        Raises InputError: there are rows, and none can be predicted.
+        """
+        found = answers(self.model, rows, self.at_least)
+        shown = found if sink is sys.stdout else track(found, "predict", unit="rows")
+        count, error = write_rows(shown, self.form, self.head, sink)
+        if count["bad"] and not count["good"]:
+            why = f"none of its {count['bad']} rows can be predicted; the first: {error}"
+            raise InputError(f"nothing of {source} was predicted, because {why}")
+        unsure = f", {count['unsure']} of them unsure" if self.at_least else ""
+        return f"{count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error"
+
+    def fill(self, store: Store, files: Sequence["RawFile"], source: str, made_with: str) -> None:
+        """Answer each file of a source in a file of its own, unless the store has that; a bad file stops no other.
+
+        Args:
+            store: The folder of the answers.
+            files: What is read.
+            source: The file, folder or glob that stands for them. Names below its fixed part are kept.
+            made_with: What tells the model from others.
+
+        Raises:
+            InputError: some files cannot be predicted, or the answers that are there were made in another way.
+        """
+        from tlm.data.reading.files import absolute, fixed_part
+
+        base = fixed_part(source, files)
+        options = {"fields": self.fields, "keep": self.keep, "at_least": self.at_least}
+        about = canonical_json({"model": made_with, "source": str(base), **options})
+        if not store.create(ABOUT, about) and store.read(ABOUT) != about:
+            why = "of another model or source, or with other options"
+            raise InputError(f"{store.root} has answers {why} ({ABOUT} says which); name a new folder")
+        there, failed = {one.name for one in store.list("")}, list[str]()
+        read = {absolute(file.where): file for file in files}
+        outside = [path for path in read if not path.is_relative_to(absolute(store.root))]  # no answers
+        wanted = {f"{path.relative_to(base)}.{self.form}": read[path] for path in outside}
+        for name in (name for name in wanted if name not in there):
+            try:
+                with stored(store, name) as sink:
+                    said = self.write(table_rows(wanted[name], self.fields, self.keep), wanted[name].where, sink)
+                say(f"predict: {wanted[name].where}: {said}")
+            except InputError as error:
+                failed.append(str(error))
+                say(f"predict: {error}")
+            wanted[name].drop()
+        before = len(there & wanted.keys())
+        say(f"predict: {len(wanted) - before - len(failed)} files written to {store.root}, {before} were there already")
+        if failed:
+            what = f"{len(failed)} of the {len(wanted)} files of {source} cannot be predicted"
+            raise InputError(f"{what}; the first: {failed[0]}")
+
+
+def _rows(source: str, form: ReadFormat, asked: Asked, files: ExitStack) -> tuple[Iterator[InputRow], list[Path]]:
+    """The rows of a source, and the files that they come from."""
+    if "://" in source or (form == "auto" and source.lower().endswith(TABLES)):
+        raw = files.enter_context(_raw_files(source))
+        rows = [table_rows(file, asked.fields, asked.keep) for file in raw]
+        return chain.from_iterable(rows), [Path(file.where) for file in raw]
+    if form == "auto" and source != "-":
+        form = SUFFIXES.get(Path(source).suffix.lower(), "auto")
+    lines, read = opened(source, files), [Path(source)] if source != "-" else []
+    return read_rows(lines, form, asked.fields[0], "".join(asked.fields[1:]), asked.keep), read
+
+
+def _raw_files(source: str, **how: bool) -> AbstractContextManager[list["RawFile"]]:
+    """What a source stands for. Raises InputError in the image that serves, which reads no tables."""
+    try:
+        from tlm.data.reading import readers  # noqa: F401
+        from tlm.data.reading.files import raw_files
+    except ImportError as error:
+        raise InputError(f"{source} needs {error.name}, which is not installed; convert it to .jsonl or .csv") from None
+    return raw_files([source], **how)

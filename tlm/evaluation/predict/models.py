@@ -1,0 +1,60 @@
+"""The model that a URI or a folder stands for, and whether it learned from pairs of texts."""
+
+from pathlib import Path
+from typing import Any
+
+from tlm.artifacts.artifact import Artifact
+from tlm.errors import InputError
+from tlm.shallow.folder import CONFIG, known_of
+
+
+def located(model: str) -> tuple[Path, Artifact | None]:
+    """The folder with config.json, and its artifact: `model` itself and None, or what a URI stands for."""
+    if (Path(model) / CONFIG).is_file():
+        return Path(model), None
+    artifact = trained(model)
+    return artifact.path("model"), artifact
+
+
+def trained(uri: str) -> Artifact:
+    """The model or checkpoint that a URI stands for: itself, what metrics are of, or what a report says to use.
+
+    Raises:
+        InputError: there is none, such as of imported predictions or of a report on several tasks.
+    """
+    found = Artifact.open(uri, "model", "checkpoint", "metrics", "report")
+    if found.manifest.kind == "report":
+        found = recommended_by(found)[0]
+    model = model_of(found) if found.manifest.kind == "metrics" else found
+    if model is None:
+        raise InputError(f"{uri} is of imported predictions, so there is no model")
+    return model
+
+
+def recommended_by(report: Artifact) -> tuple[Artifact, dict[str, Any]]:
+    """The metrics of the model that a report says to use, of its seeds the one best on dev; and the report's facts."""
+    if report.manifest.step != "report":
+        raise InputError(f"{report.uri} is on several tasks; give the report of one task")
+    facts = report.json("report.json")
+    if "metrics" not in facts["best"]:
+        raise InputError(f"{report.uri} is of an older version, which does not say which model to use; make it again")
+    inputs = report.manifest.inputs.items()
+    return report.input(next(role for role, metrics in inputs if metrics.key == facts["best"]["metrics"])), facts
+
+
+def model_of(metrics: Artifact) -> Artifact | None:
+    """The model that metrics are of; None if they were imported."""
+    return next((metrics.input(name) for name in ("model", "checkpoint") if name in metrics.manifest.inputs), None)
+
+
+def of_pairs(folder: Path, model: Artifact | None) -> bool | None:
+    """Whether a model that `located` found learned from pairs of texts; None if nothing says so."""
+    task = model.nearest("task") if model else None
+    return bool(task.details["pair"]) if task else known_of(folder).get("pair")
+
+
+def check_pairs(learned: bool | None, given: bool, option: str) -> None:
+    """Raise InputError if a model of pairs gets single texts, or the other way round; `option` gives second texts."""
+    if learned is not None and learned != given:
+        advice = f"do without {option}" if given else f"give the second text of each pair with {option}"
+        raise InputError(f"the model learned from {'single texts' if given else 'pairs of texts'}; {advice}")

@@ -1,0 +1,139 @@
+"""Rows of answers, written as JSON lines or CSV. No terminal and no spreadsheet can read a command in them."""
+
+import csv
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from tlm.artifacts.stores import open_store
+from tlm.artifacts.stores.local import scratch_folder
+from tlm.artifacts.stores.store import Store
+from tlm.errors import InputError
+from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped, label_text, spelled
+from tlm.evaluation.predict.predictor import Predictor
+from tlm.progress import say
+
+WriteFormat = Literal["jsonl", "csv"]
+
+# Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
+# may split cells there. A signed number alone, such as the class -1, is none.
+_FORMULA = re.compile(r"^(?=[\t\r\n])|(?!\A[+-][0-9]+(?:[.,][0-9]+)?\Z)(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
+_UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
+_HARMFUL = re.compile(rf"(?![\u00ad\u061c\u200b\u200e\u200f\ufeff]){_UNSEEN.pattern}")  # others belong to texts
+
+
+def columns(model: Predictor, pair: bool, at_least: float) -> list[str]:
+    """The columns of predicted rows in CSV, where several labels of a text stand in one cell."""
+    answer = ["label", "probability"] if model.thresholds is None else ["labels"]
+    unsure = ["unsure"] if at_least else []
+    chances = [f"p({label})" for label in model.labels or []]
+    texts = ["text", "text_pair"] if pair else ["text"]
+    return ["row", *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
+
+
+def write_rows(
+    rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO
+) -> tuple[Counter[str], str]:
+    """Write predicted rows one at a time; returns how many are good, unsure and bad, and the first error.
+
+    No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
+    values are unchanged; `inert` says what is done in CSV, whose columns are `head`.
+    """
+    counts, error = Counter[str](), ""
+    writer = csv.writer(sink, lineterminator="\n")
+    if form == "csv":
+        writer.writerow(map(inert, head))
+    for row in rows:
+        if form == "jsonl":
+            sink.write(_json_line(row))
+        else:
+            cells = row | {f"p({label})": value for label, value in row.get("probabilities", {}).items()}
+            cells |= {"labels": label_text(row.get("labels")), "unsure": str(row.get("unsure", "")).lower()}
+            writer.writerow(inert(cells.get(name, "")) for name in head)
+        counts["bad" if "error" in row else "good"] += 1
+        counts["unsure"] += row.get("unsure", False)
+        error = error or row.get("error", "")
+    return counts, error
+
+
+def check_new(to: str) -> None:
+    """Raise InputError unless `write_new` can write this file: an older one may hold what a person filled in."""
+    if Path(to).suffix not in (".csv", ".jsonl"):
+        raise InputError(f"{to} is not called .csv or .jsonl; name such a file to write")
+    if Path(to).exists() or not Path(to).resolve().parent.is_dir():
+        raise InputError(f"{to} exists, or its folder does not; name a new file in a folder that exists")
+
+
+def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> None:
+    """Write rows with the fields `head` into a new file, CSV or JSON lines by its extension, as `write_rows` does."""
+    own = to.endswith(".jsonl")
+    with Path(to).open("x", encoding="utf-8" if own else "utf-8-sig", newline="") as sink:  # for Excel
+        if own:
+            sink.writelines(map(_json_line, rows))
+        else:
+            cells = ([inert(cell, _HARMFUL) for cell in line] for line in (head, *(row.values() for row in rows)))
+            csv.writer(sink, lineterminator="\n").writerows(cells)
+
+
+def _json_line(row: dict[str, Any]) -> str:
+    return BIDI_AND_CONTROLS.sub(escaped, json.dumps(row, ensure_ascii=False, allow_nan=False)) + "\n"
+
+
+def inert(cell: Any, unseen: re.Pattern[str] = _UNSEEN) -> Any:
+    """A CSV cell: text gets an apostrophe before what a spreadsheet would read as a formula; numbers stay as they are.
+
+    Control and direction characters are spelled out (`unseen`); lists and objects are JSON.
+    """
+    cell = json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | dict) else cell
+    return _FORMULA.sub("'", unseen.sub(spelled, cell)) if isinstance(cell, str) else cell
+
+
+@contextmanager
+def written(to: str, read: Sequence[Path]) -> Iterator[TextIO]:
+    """Open what answers are written to. A file appears at the end, and not after an error."""
+    if to == "-":
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    target = part = Path(to).resolve()
+    if Path(to) in read or (target.exists() and any(target.samefile(one) for one in read if one.exists())):
+        raise InputError(f"{to} is a file that is read; name another one to write")
+    if "://" in to:
+        folder, _, name = to.rpartition("/")
+        with stored(open_store(folder), name) as sink:
+            yield sink
+        return
+    if (target.is_file() or not target.exists()) and os.access(target.parent, os.W_OK):  # no device
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        sink = part.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"{to} cannot be written: {error.strerror}; name a file in a folder that exists") from None
+    try:
+        with sink:
+            yield sink
+        if part != target:
+            shutil.move(part, target)  # copies where `to` is a mount, which cannot be replaced
+    finally:
+        if part.exists() and part != target:
+            part.unlink()
+            say(f"predict: {to} is not written; predict begins with the first row each time")
+
+
+@contextmanager
+def stored(store: Store, name: str) -> Iterator[TextIO]:
+    """Open a file that appears in a store at the end, and not after an error."""
+    with scratch_folder(store.scratch(), "predict") as folder:
+        part = folder / "answers"
+        with part.open("w", encoding="utf-8", newline="") as sink:
+            yield sink
+        store.add(name, part)

@@ -45,12 +45,15 @@ _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+:
 class Transcript(io.TextIOBase):
     """A replacement for stdout: all lines go to `log`; names of steps, their own lines and failures go to stderr.
 
-    Of one of our own errors only the message is shown, and `fault` keeps its class; other tracebacks are shown in full.
+    Of one of our own errors only the message is shown; other tracebacks are shown in full.
+
+    Attributes:
+        faults: Class and sentence of each of our own errors.
     """
 
     def __init__(self, log: TextIO) -> None:
         self.log = log
-        self.fault = ""
+        self.faults: list[tuple[str, str]] = []
         self._rest = ""
         self._traceback: list[str] = []
 
@@ -67,7 +70,8 @@ class Transcript(io.TextIOBase):
     def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
         if error:
-            self.fault, self._traceback = error["kind"], []
+            self.faults.append((error["kind"], error["sentence"]))
+            self._traceback = []
             _say(f"    {error['sentence']}")
         elif line.startswith("Traceback") or (self._traceback and not task):
             self._traceback.append(line)
@@ -231,7 +235,9 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
         transcript = Transcript(log)
         with redirect_stdout(transcript), suppress(RuntimeError):
             report = str(pipeline(**values).output)
-    if transcript.fault or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
-        failed = InputError if issubclass(getattr(errors, transcript.fault, Interrupted), InputError) else Interrupted
-        raise failed(f"a step failed (its error is shown above, all output is in {file}); {AGAIN}")
+    if transcript.faults or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
+        # the first is said again, because other steps may have gone on for minutes since
+        kind, sentence = transcript.faults[0] if transcript.faults else ("", "its error is shown above")
+        failed = InputError if issubclass(getattr(errors, kind, Interrupted), InputError) else Interrupted
+        raise failed(f"a step failed: {sentence} (all output is in {file}); {AGAIN}")
     return report

@@ -18,7 +18,7 @@ from tlm.cli.show import explain
 from tlm.cli.upkeep import download
 from tlm.errors import InputError
 from tlm.evaluation.origins.answer import blocks, explained, taught
-from tlm.evaluation.origins.why import exact, gradient, left_out, telling
+from tlm.evaluation.origins.why import characters, exact, gradient, left_out, telling
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.mix import mix
@@ -173,6 +173,28 @@ def test_gradients_are_finite_and_a_planted_word_points_to_its_class(tmp_path: P
         assert found.bias is None
         assert "not exact" in found.method
         assert telling(found, f"gamma {word} delta")[word] > 0
+
+
+def test_tokens_are_shown_as_text_even_if_they_are_bytes() -> None:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    bytes_of = sorted(pre_tokenizers.ByteLevel.alphabet())
+    known = {token: number for number, token in enumerate([*bytes_of, "Ġa", "ab", "Ġab"])}
+    tokenizer = Tokenizer(models.BPE(known, [("Ġ", "a"), ("a", "b"), ("Ġa", "b")]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    for text, shown in (
+        ("ab ab漢字 éa", ["ab", "ab", "漢", "字", " ", "é", "a"]),
+        ("a😀a", ["a", "😀", "a"]),
+    ):
+        ids = fast(text)["input_ids"]
+        found = list(characters(fast, ids, [1.0] * len(ids)))
+        assert [name for name, _ in found] == shown
+        assert sum(value for _, value in found) == len(ids)
+    ids = fast("\ufffd" * 3)["input_ids"]  # what else says that bytes are missing
+    assert sum(value for _, value in characters(fast, ids, [1.0] * len(ids))) == len(ids)
+    assert [value for _, value in characters(fast, fast("字")["input_ids"][:2], [1.0, 2.0])] == [3.0]
 
 
 def test_spaces_tell_features_of_letters_apart() -> None:

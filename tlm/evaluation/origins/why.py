@@ -128,7 +128,7 @@ def telling(found: Explained, text: str) -> dict[str, float]:
     words, values = {word for word in words_of(text) if word[0].isalnum()}, dict[str, float]()
     for name, value in found.features.items():
         place, _, word = name.rpartition(": ")
-        word = word.lstrip("Ġ▁").lower()
+        word = word.lower()
         if word in words and place != LETTERS:
             values[word] = values.get(word, 0.0) + value
     return {word: value for word, value in values.items() if value > 0}
@@ -172,7 +172,23 @@ def gradient(classifier: Any, text: str, pair: str | None, place: int) -> Explai
     logits = model(**batch, inputs_embeds=path.requires_grad_()).logits
     (slopes,) = torch.autograd.grad(logits[:, place].sum(), path)
     values = (slopes.mean(0) * change).sum(-1)[own[:, 0]].tolist()
-    return Explained.of(GRADIENT, zip(tokenizer.convert_ids_to_tokens(ids[own[:, 0]]), values, strict=True))
+    return Explained.of(GRADIENT, characters(tokenizer, ids[own[:, 0]].tolist(), values))
+
+
+MOST_BYTES = 4  # of a character in UTF-8
+
+
+def characters(tokenizer: Any, ids: list[int], values: list[float]) -> Values:
+    """Tokens as text, with their values; tokens that are bytes of one character stand together."""
+    held, value = list[int](), 0.0
+    for one, own in zip(ids, values, strict=True):
+        held, value = [*held, one], value + own
+        text = tokenizer.decode(held)
+        if "\ufffd" not in text or len(held) == MOST_BYTES:
+            yield text.strip() or text, value
+            held, value = [], 0.0
+    if held:  # a text that is cut within a character
+        yield tokenizer.decode(held), value
 
 
 def left_out(predictor: Predictor, text: str, pair: str | None, place: int) -> Explained:

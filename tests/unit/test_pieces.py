@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus import plan
 from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
 from tlm.data.corpus.plan import can_be_cut, cut, sliced
 from tlm.data.reading.files import raw_files
@@ -138,3 +139,26 @@ def test_a_piece_that_changes_after_the_plan_is_refused(tmp_path, monkeypatch):
     path.write_text(path.read_text().replace("text 69", "text 00"))
     with pytest.raises(InputError, match=r"a.jsonl has changed since its corpus was planned"):
         stage_corpus(item)
+
+
+@pytest.mark.parametrize("moment", ["check", "cut"])
+def test_a_file_that_grows_while_it_is_planned_is_read_whole_or_refused(tmp_path, monkeypatch, moment):
+    """Else a part of it would be found under the key of the whole, and nobody would miss the rest."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    monkeypatch.setattr("tlm.data.corpus.load.SMALLEST", 100)
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(f'{{"text": "text {number}"}}\n' for number in range(20)))
+    real = getattr(plan, moment)
+
+    def growing(*arguments):
+        found = real(*arguments)
+        with path.open("a") as file:
+            file.write('{"text": "more"}\n')
+        return found
+
+    monkeypatch.setattr(plan, moment, growing)
+    if moment == "check":
+        assert Artifact.open(load_corpus([str(path)], root=str(tmp_path))).counts["passages"] == 21
+    else:
+        with pytest.raises(InputError, match=r"log\.jsonl changed while it was read; repeat the step"):
+            load_corpus([str(path)], root=str(tmp_path))

@@ -153,8 +153,10 @@ def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Seq
 
 def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
     check(file, layout.fields)
+    digest = file.digest()
     pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
-    found = file.name, file.digest(), pieces
+    file.check_unchanged()  # else the pieces, and so the corpus, would not be what the digest names
+    found = file.name, digest, pieces
     if not keep:
         file.drop()
     return found
@@ -215,11 +217,12 @@ def cut(file: RawFile, size: int) -> list[Piece]:
 
 def _lines(file: RawFile, size: int) -> Iterator[Piece]:
     path, start, row = file.path, 0, 0
+    end = path.stat().st_size  # not the size when it was listed: a log may have grown since
     with path.open("rb") as text:
-        while start < file.size:
+        while start < end:
             text.seek(start + size - 1)
             longest = len(text.readline(LONGEST_LINE)) == LONGEST_LINE
-            stop = min(text.tell(), file.size)
+            stop = min(text.tell(), end)
             ranges = ((start, stop),)
             digest, lines = hashlib.sha256(), 0
             for chunk in chunks(path, ranges):

@@ -183,6 +183,26 @@ def test_a_search_that_breaks_off_leaves_nothing(root, elasticsearch_url, monkey
     assert search(index, root)["doc"] == expected(root)["doc"]
 
 
+def test_shards_that_are_not_there_are_no_reason_to_remove_an_index(root, elasticsearch, monkeypatch):
+    """After a restart, shards open one after the other: what is counted before is less."""
+    index = index_of(TEXTS, root)
+    name = server_index(index)
+    finished = elasticsearch.indices.get(index=name)[name]
+    elasticsearch.indices.delete(index=name)
+    settings = {"number_of_shards": 2, "number_of_replicas": 0, "routing.allocation.total_shards_per_node": 1}
+    settings["similarity"] = finished["settings"]["index"]["similarity"]
+    elasticsearch.indices.create(
+        index=name, mappings=finished["mappings"], settings=settings, wait_for_active_shards=1
+    )  # the server has one node, so the other shard has no place
+    try_only(1, monkeypatch)
+    with pytest.raises(Interrupted, match=r"missing shards .*; if a node is gone for good, remove the index"):
+        search(index, root)
+    elasticsearch.indices.put_settings(index=name, settings={"routing.allocation.total_shards_per_node": -1})
+    elasticsearch.cluster.health(index=name, wait_for_status="green")
+    with pytest.raises(InputError, match=r"has 0 documents, not 600; remove it"):
+        search(index, root)
+
+
 def test_an_index_of_that_name_with_another_origin_is_left_alone(root, elasticsearch):
     index = index_of(TEXTS, root)
     name = server_index(index)

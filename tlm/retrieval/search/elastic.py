@@ -82,10 +82,16 @@ def check(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     if found.get("documents") != documents:
         other = f"index '{index}' is unfinished, or made from something else ({DIFFERS} from the artifact's)"
         raise InputError(f"{other}; run `tlm index` again to complete it, or remove it there if it belongs to others")
-    count = patiently(client.count, index=index)["count"]
+    count = counted(client, index)
     if count != documents:
         found_instead = f"index '{index}' has {count:,} documents, not {documents:,}"
         raise InputError(f"{found_instead}; remove it, then run `tlm index` again")
+
+
+def counted(client: Elasticsearch, index: str) -> int:
+    """Count the documents. Shards that are still opening, after a restart perhaps, are waited for."""
+    all_shards = {"size": 0, "track_total_hits": True, "allow_partial_search_results": False}
+    return int(patiently(client.search, index=index, **all_shards)["hits"]["total"]["value"])
 
 
 def stored_meta(client: Elasticsearch, details: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -25,7 +25,7 @@ from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
 from tlm.retrieval.search import elastic_client
 from tlm.retrieval.search.analyzer import batched
-from tlm.retrieval.search.elastic import DIFFERS, meta, shape, stored_meta
+from tlm.retrieval.search.elastic import DIFFERS, counted, meta, shape, stored_meta
 from tlm.retrieval.search.elastic_client import BUSY, blocked, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.embed import Embed
 
@@ -237,7 +237,7 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], rejected: list[Re
     """Make all documents visible, count them, and only then mark the index as finished."""
     index, documents = details["index"], details["documents"] - len(rejected)
     patiently(client.indices.refresh, index=index)
-    found = patiently(client.count, index=index)["count"]
+    found = counted(client, index)
     if found < documents:  # it called a document a duplicate before that was on its disk, and was killed
         lost = f"index '{index}' has {found:,} documents of {documents:,} that were sent, as the server was interrupted"
         raise Interrupted(f"{lost}; repeat the command to send them again")

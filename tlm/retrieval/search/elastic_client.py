@@ -200,7 +200,8 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
     if status == 404:
         return Interrupted(f"{where} lost the index in the meantime ({why}); repeat the command")
     if status in BUSY:
-        return Interrupted(f"{where} stayed too busy ({status} {why}); repeat the command to go on")
+        lost = "if a node is gone for good, remove the index; " if "missing shards" in why else ""
+        return Interrupted(f"{where} stayed too busy ({status} {why}); {lost}repeat the command to go on")
     return InputError(f"{where} refused with {status} ({why})")
 
 
@@ -213,7 +214,7 @@ def reason(body: Any) -> str:
     """The innermost reason in an error's body, shortened."""
     error = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(error, dict):
-        causes = error.get("root_cause") or [error]
+        causes = error.get("root_cause") or [error.get("caused_by") or error]
         error = causes[0].get("reason") or causes[0].get("type")
     return str(error)[:300]
 

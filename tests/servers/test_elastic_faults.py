@@ -13,7 +13,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data import parallel
 from tlm.errors import InputError, Interrupted
 from tlm.retrieval.retrieve import retrieve
-from tlm.retrieval.search import elastic_build, elastic_client
+from tlm.retrieval.search import elastic, elastic_build, elastic_client
 from tlm.retrieval.search.elastic_build import leave
 from tlm.retrieval.search.index import build_index, located
 from tlm.runs.preflight import preflight
@@ -181,6 +181,24 @@ def test_a_search_that_breaks_off_leaves_nothing(root, elasticsearch_url, monkey
             search(index, root)
     monkeypatch.setenv(URL, elasticsearch_url)
     assert search(index, root)["doc"] == expected(root)["doc"]
+
+
+def test_an_index_that_is_made_again_during_a_search_interrupts_it(root, elasticsearch_url, elasticsearch, monkeypatch):
+    """A server without a disk of its own restarts, and another run begins to fill the index."""
+    index, numbers = index_of(TEXTS, root), count()
+    details = located(Artifact.open(index))
+
+    def lose(request):
+        if "_msearch" in request.path and next(numbers) == 3:
+            elasticsearch.indices.delete(index=details["index"])
+            elastic_build._create(elasticsearch, details)
+
+    monkeypatch.setattr(elastic, "TOGETHER", 1)
+    monkeypatch.setattr(elastic, "MOST_UNDER_WAY", 1)  # no request meets the server between the two calls
+    with faulty(elasticsearch_url, lose) as url:
+        monkeypatch.setenv(URL, url)
+        with pytest.raises(Interrupted, match="was lost or made again while it was searched; repeat the command"):
+            search(index, root)
 
 
 def test_shards_that_are_not_there_are_no_reason_to_remove_an_index(root, elasticsearch, monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 from elasticsearch import Elasticsearch
 
 from tlm.data.parallel import in_threads
-from tlm.errors import InputError
+from tlm.errors import InputError, Interrupted
 from tlm.retrieval.search.analyzer import terms
 from tlm.retrieval.search.elastic_client import BUSY, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.embed import Embed
@@ -30,11 +30,13 @@ class Elastic:
     def __init__(self, details: Mapping[str, Any]) -> None:
         self.index = str(details["index"])
         self.client = connect()
+        self.settings = self._settings()
         check(self.client, details)
-        wanted = "*.settings.index.number_of_shards"
-        found = patiently(self.client.indices.get_settings, index=self.index, filter_path=wanted)
-        shards = int(found[self.index]["settings"]["index"]["number_of_shards"])
-        self.under_way = min(UNDER_WAY * shards, MOST_UNDER_WAY)
+        self.under_way = min(UNDER_WAY * int(self.settings["number_of_shards"]), MOST_UNDER_WAY)
+
+    def _settings(self) -> dict[str, Any]:
+        found = patiently(self.client.indices.get_settings, index=self.index, ignore_unavailable=True)
+        return found[self.index]["settings"]["index"] if found else {}
 
     def search(self, queries: Sequence[str], top_k: int) -> Iterator[tuple[Docs, Scores]]:
         """Implement `Engine.search`; the server returns at most 10,000 hits per query (index.max_result_window)."""
@@ -42,6 +44,8 @@ class Elastic:
         batches = (queries[start : start + together] for start in range(0, len(queries), together))
         for hits in in_threads(lambda batch: self._found(batch, top_k), batches, self.under_way):
             yield from hits
+        if self._settings().get("uuid") != self.settings["uuid"]:  # else what a half-filled index lacks is "no hit"
+            raise Interrupted(f"index '{self.index}' was lost or made again while it was searched; repeat the command")
 
     def _found(self, queries: Sequence[str], top_k: int) -> list[tuple[Docs, Scores]]:
         answers = self._answers(self._requests(queries, top_k))

@@ -34,6 +34,17 @@ def test_what_a_terminal_s_encoding_lacks_is_spelled_out(encoding: str) -> None:
     assert (done.returncode, done.stdout) == (0, rb"95 % \u2013 42 \u20ac" + b"\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_disk_that_is_full_for_an_array_of_numpy_interrupts() -> None:
+    """Its error says how many items were written, and has neither a number nor a file."""
+    code = (
+        "import numpy as np; from tlm.cli.main import main; main(lambda: np.arange(9**6).tofile('/dev/full'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, text=True)
+    assert done.stderr.startswith("tlm: no space left on the disk (while reading or writing); free some, then repeat")
+    assert done.returncode == 3
+
+
 def function(target: str) -> Callable[..., Any]:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]

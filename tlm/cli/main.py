@@ -124,7 +124,7 @@ def for_users(error: BaseException) -> TlmError:
     if not isinstance(error, OSError):
         raise error
     where = error.filename or "while reading or writing"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT) or str(error).endswith(" written"):  # numpy's, which has no errno
         return Interrupted(f"no space left on the disk ({where}); free some, then repeat")
     return InputError(f"{where}: {error.strerror or error}; fix that, then repeat")
 

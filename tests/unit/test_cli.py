@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from research.__main__ import STUDIES
@@ -18,6 +20,7 @@ from tlm.cli.main import COMMANDS
 from tlm.errors import NO_TORCH
 
 ROOT = Path(__file__).parents[2]
+NO_MEMORY = "not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat"
 EVERY = {**COMMANDS, **STUDIES}
 
 
@@ -37,12 +40,29 @@ def test_what_a_terminal_s_encoding_lacks_is_spelled_out(encoding: str) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_disk_that_is_full_for_an_array_of_numpy_interrupts() -> None:
     """Its error says how many items were written, and has neither a number nor a file."""
-    code = (
-        "import numpy as np; from tlm.cli.main import main; main(lambda: np.arange(9**6).tofile('/dev/full'))"
-    )
+    code = "import numpy as np; from tlm.cli.main import main; main(lambda: np.arange(9**6).tofile('/dev/full'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, text=True)
     assert done.stderr.startswith("tlm: no space left on the disk (while reading or writing); free some, then repeat")
     assert done.returncode == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory do not hold here")
+def test_too_little_memory_is_said_to_be_that_and_not_a_damaged_file(tmp_path: Path) -> None:
+    texts = pa.table({"text": [f"{number} " * 200_000 for number in range(100, 200)]})
+    pq.write_table(texts, tmp_path / "c.parquet")
+    code = """
+import resource, sys, tlm.cli.main
+from tlm.data.corpus.load import load_corpus
+def run():
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (60 << 20),) * 2)
+    load_corpus([sys.argv[1]], root=sys.argv[1])
+tlm.cli.main.main(run)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, text=True, env=environment)
+    assert (done.stderr.splitlines()[-1:], done.returncode) == ([f"tlm: {NO_MEMORY}"], 3)
 
 
 def function(target: str) -> Callable[..., Any]:

@@ -121,6 +121,8 @@ def for_users(error: BaseException) -> TlmError:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
         return InputError(NO_TORCH)
+    if isinstance(error, MemoryError):
+        return Interrupted("not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat")
     if not isinstance(error, OSError):
         raise error
     where = error.filename or "while reading or writing"

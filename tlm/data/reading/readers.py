@@ -69,6 +69,8 @@ def read(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     file.bytes_read = 0
     try:
         yield from _READERS[file.format](file, fields)
+    except MemoryError:  # Arrow's is an ArrowException, too, but says nothing about the file
+        raise
     except _DAMAGED as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0] or type(error).__name__
         raise InputError(

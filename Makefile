@@ -66,6 +66,9 @@ demo-encoders: $(VENV)/ready  ## Train encoders on the same data (three minutes 
 	$(RUN) -m demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
+# Else each of the thousands of processes that tests start compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTEST = $(RUN) -m pytest --durations 25
 
 test: $(VENV)/ready  ## Run the quick tests, two at a time: no servers, images or fetched tools

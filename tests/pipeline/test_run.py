@@ -68,6 +68,8 @@ def test_from_files_to_a_report_and_again(tiny: Path, run_module: Callable, tmp_
     rules = "Settings by the paper's rules: retrieve.top_k=5 retrieve.query=full train.rho1=1."
     assert f"{rules} Settings given for the run take precedence: train.steps=20." in facts["findings"]
     assert any("60 training examples are fewer than 5,000" in sentence for sentence in facts["findings"])
+    warning, results = done.stdout.index("**Warning:** dev has 18 examples"), done.stdout.index("\n## Results\n")
+    assert warning < results < done.stdout.index("\n## Checks\n\n- **Note:** ")
     assert facts["prices"] == {"cpu_hour": 0.05, "gpu_hour": 0.0, "kilowatt_hour": 0.0, "grams_per_kwh": 0.0}
     root = str(tmp_path / "store")
     trained = [one.manifest.settings["train"] for one in artifacts(root, "checkpoint")]
@@ -119,9 +121,14 @@ def test_elasticsearch_and_s3_give_what_the_laptop_gives(
         assert contents[0] == contents[1] != [], kind
     on_servers = f"{s3_root}/elastic"
     name = f"tiny-{uuid.uuid4().hex[:8]}"
-    named = ("--set", f"index_name={name}")
-    alone = ("--pipeline", "shallow", *named)  # what comes after the text is as above
-    run_module("pipelines.run", "local", *arguments(tiny, on_servers, "elasticsearch", **once), *alone)
+    named = ("--set", f"index_name={name}", "--set", "index_vectors=true")
+    given = arguments(tiny, on_servers, "elasticsearch", "bm25,dense,hybrid", "0")
+    run_module("pipelines.run", "local", "--pipeline", "shallow", *given, *named)  # after the text all is as above
+    (index,) = artifacts(on_servers, "index")
+    assert index.details["vectors"]
+    subsets = {one.details["arm"]: one.details["passages"] for one in artifacts(on_servers, "subset")}
+    assert subsets.keys() == {"bm25", "dense", "hybrid"}
+    assert min(subsets.values()) > 0
     ours, theirs = hits(here), hits(on_servers)
     assert ours.keys() == theirs.keys()
     shared = [len(set(ours[query]) & set(theirs[query])) / len(ours[query]) for query in ours]

@@ -104,12 +104,12 @@ def test_documents_say_whether_there_was_a_gpu() -> None:
 def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First one part of it, then the rest; what is kept is not measured again."""
     monkeypatch.setenv("TLM_THREADS", "1")
-    monkeypatch.setattr(command, "REHEARSAL_SECONDS", 60.0)  # a start takes ten
+    monkeypatch.setattr(command, "REHEARSAL_SECONDS", 40.0)  # a start takes ten
     numbers = tmp_path / "research" / "results" / kept.NUMBERS
     assert "left: none" in measured(carried, tmp_path, only="losses")
     losses = numbers / row.ROW.name / "losses.json"
     before = losses.stat().st_mtime_ns
-    for name, enough in {"published-acl-arc": 3, "published-scierc": 3, "mini": 5}.items():  # one seed, two of mini
+    for name, enough in {"published-acl-arc": 2, "published-scierc": 1, "mini": 5}.items():  # two seeds of mini
         runs = carried / f"{name}{pack.RUNS}"
         pack.unpack(name, str(carried))
         runs.write_text("".join(runs.read_text().splitlines(keepends=True)[:enough]))
@@ -122,7 +122,8 @@ def test_the_whole_hour_in_pieces(carried: Path, tmp_path: Path, monkeypatch: py
     assert found is not None
     assert speed is not None
     labels = {result.label: result for result in found.results}
-    assert {"bm25 on scierc", "task-only on scierc", "published-toy-bert-bm25 on acl-arc"} <= labels.keys()
+    published = {"published-toy-bert on acl-arc", "published-toy-bert on scierc", "published-toy-bert-bm25 on acl-arc"}
+    assert {"bm25 on scierc", "task-only on scierc"} | published <= labels.keys()
     assert "2 runs" in labels["random on scierc"].note
     assert labels["small-scierc: the whole stage 1"].ours
     kept_runs = read_results(tmp_path / "research" / "results")

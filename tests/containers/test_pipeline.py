@@ -156,7 +156,13 @@ def test_containers_make_what_subprocesses_make(
         search.indices.delete(index=index)
     with watched(daemon, network) as seen:
         done = run(tmp_path, command(there, *in_containers(network)))
-    assert Artifact.open(done.stdout.strip().splitlines()[-1], "report").uri.startswith(there)
+        report = done.stdout.strip().splitlines()[-1]
+        assert Artifact.open(report, "report").uri.startswith(there)
+        values = {"model": report, "source": f"s3://{BUCKET}/data/task/t*.jsonl", "to": f"s3://{BUCKET}/labels"}
+        given = [item for name, value in values.items() for item in ("--set", f"predict_{name}={value}")]
+        local = [sys.executable, "-m", "pipelines.run", "local", "--pipeline", "predict"]
+        labelled = run(tmp_path, [*local, *in_containers(network), *given])
+    assert f"2 files written to s3://{BUCKET}/labels, 0 were there already" in labelled.stderr
     assert hits(here) == hits(there) != []
     different = [kind for kind in KINDS if contents(here, kind) != contents(there, kind) or not contents(here, kind)]
     assert different == []

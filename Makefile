@@ -66,15 +66,14 @@ demo-encoders: $(VENV)/ready  ## Train encoders on the same data (three minutes 
 	$(RUN) -m demo demo/data
 	$(RUN) -m pipelines.run local --params pipelines/params/demo.yaml $(ARGS)
 
-# Else each of the thousands of processes that tests start compiles all modules again.
-unexport PYTHONDONTWRITEBYTECODE
-
-PYTEST = $(RUN) -m pytest --durations 25
+# With that variable, each of the thousands of processes that tests start would compile all modules again.
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(RUN) -m pytest --durations 25
 
 test: $(VENV)/ready  ## Run the quick tests, two at a time: no servers, images or fetched tools
 	$(PYTEST) -m 'not slow' -n 2 --dist worksteal $(ARGS)
 
-# File by file, in order, as the longest come first; tests/workers.py says which files stay in one process.
+# File by file, in order: the longest come early, short ones last (tests/conftest.py). tests/workers.py says which files
+# stay in one process.
 test-slow: $(VENV)/ready  ## Run the slow tests, two at a time: servers, containers, manifests, faults, pipelines
 	$(PYTEST) -m slow -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 

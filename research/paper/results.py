@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ BASELINE = "baseline"
 RESAMPLES = 10_000  # ten times a report's, because verdicts on a page stay
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
-    """A finished run.
+    """A finished run, equal only to itself.
 
     Attributes:
         place: Its file and line, such as ``research/results/4.jsonl:7``.
@@ -208,7 +209,12 @@ def arm_of(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
 
     None if there is no run, one was kept without its predictions, or they were scored on different examples.
     """
-    if not runs or not all("examples" in run.values for run in runs):
+    return _arm(tuple(runs), split, metric, without_copies) if runs else None
+
+
+@lru_cache(maxsize=512)  # tables and figures of one page ask for the same, and resampling takes the time
+def _arm(runs: tuple[Result, ...], split: str, metric: str, without_copies: bool) -> Arm | None:
+    if not all("examples" in run.values for run in runs):
         return None
     scored = [_scored(run, split, metric or run.values["metric"], without_copies) for run in runs]
     if not all(one.same_examples(scored[0]) for one in scored):

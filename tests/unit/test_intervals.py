@@ -1,5 +1,6 @@
 """Intervals over seeds and test examples: against plain loops, against simulation, and in cases with known answers."""
 
+import tracemalloc
 from itertools import combinations
 from statistics import NormalDist
 
@@ -65,6 +66,17 @@ def test_such_an_answer_is_wrong_in_every_other_score(metric, reference):
     how = {"average": "micro"} if metric == "micro_f1" else {}
     split = Predictions(metric, gold, predicted[None], np.arange(90), 3)
     assert Arm((split,), fixed=True).scores[0] == pytest.approx(reference(gold, predicted, **how))
+
+
+def test_memory_does_not_grow_with_examples_times_classes():
+    gold, predicted = np.random.default_rng(0).integers(500, size=(2, 20_000))
+    tracemalloc.start()
+    try:
+        arm(gold, [predicted], metric="macro_f1", resamples=9).mean_resampled  # noqa: B018, it is kept
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000 * 500  # a byte for each of both would be too much
 
 
 # ---- the interval, step by step

@@ -129,10 +129,15 @@ def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: in
         np.add.at(found, group, sums)
         return found
     classes = max(2, classes, int(max(gold.max(initial=0), predicted.max(initial=0))) + 1)
+    places = np.ravel_multi_index(places_of(gold, predicted, group, classes), (groups, 3 * classes))
+    return np.bincount(places, minlength=groups * 3 * classes).reshape(groups, -1).astype(np.float64)
+
+
+def places_of(gold: Array, predicted: Array, group: Array, classes: int) -> tuple[Array, Array]:
+    """Rows and columns of the sums of `sums_of` that grow by one, of examples with one class each."""
     right = gold == predicted
-    kinds = ((group[right], gold[right]), (group, gold), (group, predicted))
-    counts = [np.bincount(where * classes + label, minlength=groups * classes) for where, label in kinds]
-    return np.stack([count.reshape(groups, classes) for count in counts], axis=1).reshape(groups, -1).astype(np.float64)
+    columns = [gold[right], classes + gold, 2 * classes + predicted]
+    return np.concatenate([group[right], group, group]), np.concatenate(columns)
 
 
 def scores_of(metric: str, sums: Floats) -> Floats:

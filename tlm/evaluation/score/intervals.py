@@ -21,9 +21,10 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import stdtr, stdtrit
 
-from tlm.data.tasks.metrics import BY_EXAMPLE, POSITIVE, REGRESSION, Floats, scores_of, sum_in_order, sums_of
+from tlm.data.tasks.metrics import BY_EXAMPLE, POSITIVE, REGRESSION, Floats, places_of, scores_of, sum_in_order, sums_of
 
 LEAST_SEEDS = 3  # for an interval
 CORRELATIONS = (*REGRESSION, "matthews")  # from -1 to 1; all other scores are from 0 to 1
@@ -80,14 +81,22 @@ class Predictions:
 
     def resampled(self, resamples: int) -> tuple[Floats, Floats]:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
-        classes = int(max(self.gold.max(initial=0), self.predicted.max(initial=0))) + 1  # of any run
-        given = (self.group, self.groups, classes)
-        sums = np.stack([sums_of(self.metric, self.gold, run, *given) for run in self.predicted], 1)
+        flat = self._sums()
+        drawn = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
+        sums = np.vstack([flat.sum(axis=0), drawn]).reshape(1 + resamples, len(self.predicted), -1)
         if self.known and self.metric == "macro_f1":  # of all others, the class makes its answers wrong
             sums.reshape(*sums.shape[:2], 3, -1)[..., self.known :] = 0
-        flat = sums.reshape(self.groups, -1)
-        drawn = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
-        return scores_of(self.metric, sums.sum(0)), scores_of(self.metric, drawn.reshape(-1, *sums.shape[1:]))
+        scores = scores_of(self.metric, sums)
+        return scores[0], scores[1:]
+
+    def _sums(self) -> Any:
+        """The sums of each group for all runs, side by side; sparse where most are 0: each answer has one class."""
+        if self.gold.ndim == 2 or self.metric in REGRESSION:
+            return np.hstack([sums_of(self.metric, self.gold, run, self.group, self.groups) for run in self.predicted])
+        classes = max(2, int(max(self.gold.max(initial=0), self.predicted.max(initial=0))) + 1)  # of any run
+        places = [places_of(self.gold, run, self.group, classes) for run in self.predicted]
+        shape = (self.groups, 3 * classes)
+        return sparse.hstack([sparse.coo_array((np.ones(len(one[0])), one), shape=shape) for one in places], "csr")
 
 
 @dataclass(frozen=True)

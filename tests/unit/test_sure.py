@@ -2,11 +2,13 @@
 
 import csv
 import json
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ from tlm.evaluation.predict.predictor import ABOVE_ALL, Cascade, Mixture, Weight
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.evaluate import SPEED, Timed, evaluate, rate, together
 from tlm.evaluation.score.mix import ReportRow, mix, mixed
-from tlm.evaluation.score.scores import coverage
+from tlm.evaluation.score.scores import _answers, coverage
 from tlm.serving.app import Server
 from tlm.serving.protocol import Served
 
@@ -180,6 +182,21 @@ def test_a_report_of_numbers_has_no_coverage(numbers: Store) -> None:
     found = Artifact.open(report([numbers.baseline], root=str(numbers.root)))
     assert read_json(found, "report.json")["coverage"] is None
     assert "Sure or not" not in found.path("report.md").read_text()
+
+
+def test_probabilities_are_read_without_an_object_for_each() -> None:
+    chances, answers = np.random.default_rng(0).random((1000, 200)), pa.array(["a", "b"] * 500)
+    rows = pa.table({"probabilities": list(chances), "gold": answers, "predicted": pa.repeat("b", 1000)})
+    tracemalloc.start()
+    try:
+        best, right = _answers(rows)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (best == chances.max(axis=1)).all()
+    assert (right == (np.arange(1000) % 2 == 1)).all()
+    assert peak < chances.nbytes
+    assert [len(one) for one in _answers(rows.slice(0, 0))] == [0, 0]
 
 
 # Cascades

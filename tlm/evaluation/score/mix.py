@@ -156,7 +156,7 @@ def _predictions(metrics: Artifact, split: str) -> Floats:
     if pa.types.is_floating(rows["predicted"].type):
         return rows["predicted"].to_numpy()[:, np.newaxis]  # type: ignore[no-any-return]
     classes = len(metrics.input("task").details["labels"])
-    return np.array(rows["probabilities"].to_pylist(), np.float64).reshape(-1, classes)  # no rows: [0, classes]
+    return pc.list_flatten(rows["probabilities"]).to_numpy().reshape(-1, classes)  # type: ignore[no-any-return]
 
 
 VERSION = 4

@@ -270,8 +270,8 @@ def coverage(metrics: Artifact) -> dict[str, Any] | None:
 
 
 def _answers(rows: pa.Table) -> Answers:
-    chances = [max(row) for row in rows["probabilities"].to_pylist()]
-    return np.array(chances, np.float64), np.array(rows["gold"].to_pylist()) == np.array(rows["predicted"].to_pylist())
+    chances = pc.list_flatten(rows["probabilities"]).to_numpy().reshape(len(rows), -1 if len(rows) else 1)
+    return chances.max(axis=1), pc.equal(rows["gold"], rows["predicted"]).to_numpy()
 
 
 def _at(at_least: float, chances: NDArray[np.float64], right: NDArray[np.bool_]) -> dict[str, float | None]:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from itertools import pairwise
 from pathlib import Path
@@ -251,6 +252,28 @@ def test_two_classes_of_which_one_has_all_examples(only: int) -> None:
     features, _ = random_features(2)
     found = Linear.fit(features, np.full(80, only), 2, 1.0, False).predict(features)
     assert (found == np.eye(2)[only]).all()
+
+
+def test_predicting_many_classes_holds_two_arrays_of_them_at_most() -> None:
+    rng = np.random.default_rng(0)
+    model, features = Linear(rng.normal(size=(300, 5)), np.zeros(300), 300), rng.normal(size=(5000, 5))
+    tracemalloc.start()
+    try:
+        size = model.predict(features).nbytes
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.2 * size
+
+
+def test_a_search_says_which_class_it_is_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
+    fitted("baseline", "plain")
+    said = capsys.readouterr().err
+    assert "linear model: 0 settings tried in 0 s (class 1 of 3)" in said
+    assert "(class 3 of 3)" in said
 
 
 def test_numbers_are_those_of_ridge() -> None:

@@ -228,7 +228,7 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list
         where = f"{one['file']}:{one['line']} ({one['reason']})"
         say(f"label-next: {len(rejects):,} rows cannot be used, the first is {where}")
     left = len(found) - len(rows)
-    say(f"label-next: {len(found):,} texts read, {left:,} of them repeated or labelled in the model's task")
+    say(f"label-next: {len(found):,} texts read, {left:,} of them repeated or labelled in the model's task; choosing")
     return rows
 
 

@@ -116,6 +116,11 @@ def test_another_task_is_refused(tmp_path: Path) -> None:
     other = make_task(tmp_path, [("a", None, "x", "train"), ("b", None, "y", "test")], "macro_f1", ["x", "y"])
     with pytest.raises(InputError, match=r"gives the 3 classes blue, green, red but .* has the 2 classes x, y"):
         evaluate(model, other, root=str(tmp_path))
+    many = [f"{number} of many" for number in range(400)]
+    rows = [("a", None, one, split) for one in many for split in ("train", "test")]
+    with pytest.raises(InputError, match="has the 400 classes 0 of many, 1 of many, ") as caught:
+        evaluate(model, make_task(tmp_path, rows, "macro_f1", many), root=str(tmp_path))
+    assert len(str(caught.value)) < 1000
     with pytest.raises(InputError, match="is a task; expected a model or a checkpoint or metrics or a report"):
         evaluate(task, task, root=str(tmp_path))
 

@@ -14,12 +14,13 @@ import pytest
 from tests.toys import Row, make, make_task, read_json, words
 from tests.toys_several import several
 from tlm.artifacts.artifact import Artifact
+from tlm.data.reading.records import BadRow
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
-from tlm.evaluation.score.imported import import_predictions
+from tlm.evaluation.score.imported import _chances, import_predictions
 from tlm.settings.options import Fields
 
 LABELS = ["blue", "green", "red"]
@@ -230,10 +231,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown id": ({"id": "e4O", "label": "red"}, "id 'e4O' is not in the task; did you mean 'e4"),
     "no id": ({"label": "red"}, "missing field, no field 'id'"),
     "a list for an id": ({"id": ["e35"], "label": "red"}, "not a string"),
-    "unknown label": ({"id": "e35", "label": "purple"}, "unknown label, 'purple' is not one of blue, green, red"),
+    "unknown label": ({"id": "e35", "label": "purple"}, "unknown label, 'purple'; known are blue, green, red"),
     "no label": ({"id": "e35"}, "missing field, no field 'label'"),
     "null": ({"id": "e35", "label": None}, "null, field 'label' is null"),
-    "unknown label with a probability": ({"id": "e35", "probabilities": {"blue": 1, "Red": 0}}, "'Red' is not one of"),
+    "unknown label with a probability": (
+        {"id": "e35", "probabilities": {"blue": 1, "Red": 0}},
+        "'Red'; did you mean 'red'",
+    ),
     "too few": ({"id": "e35", "probabilities": {"blue": 0.4}}, "a label without one may be likelier than blue"),
     "negative": ({"id": "e35", "probabilities": {"blue": 1.5, "red": -0.5}}, "are not 0 or more"),
     "all zero": ({"id": "e35", "probabilities": {"blue": 0, "red": 0}}, "are not 0 or more"),
@@ -254,6 +258,24 @@ def test_a_bad_row_is_refused_with_its_line(case: str, tmp_path: Path) -> None:
     rows = answers()
     rows[5] = row
     refused(tmp_path, rows, rf"answers\.jsonl:6: .*{said}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"x": 1.0}, {"label 7": -1.0}, {f"label {number}": 1e-9 for number in range(399)}],
+)
+def test_of_many_labels_a_sentence_names_few(given: dict[str, float]) -> None:
+    with pytest.raises(BadRow) as caught:
+        _chances(given, [f"label {number}" for number in range(400)])
+    assert sum(map(len, caught.value.args)) < 500
+
+
+def test_many_labels_are_looked_up_and_not_searched_for() -> None:
+    class Labels(list[str]):
+        def __contains__(self, label: object) -> bool:
+            raise AssertionError("this takes labels × labels steps for each row")
+
+    assert _chances({"a": 1.0, "b": 3.0}, Labels(["a", "b", "c"])) == [0.25, 0.75, 0.0]
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "-1", "x"])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.reading.files import RawFile, raw_files
+from tlm.data.reading.files import RawFile, raw_files, some
 from tlm.data.reading.readers import check
 from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
@@ -259,7 +259,7 @@ def _metric(asked: str, labels: list[str], several: bool) -> str:
     """The metric; ``f1:LABEL`` moves that label to the end of `labels`. Raises InputError if it does not fit."""
     name, _, last = asked.partition(":")
     if last and (name != POSITIVE or last not in labels):
-        raise InputError(f"metric '{asked}' does not fit; expected f1:LABEL with one of {', '.join(labels) or 'two'}")
+        raise InputError(f"metric '{asked}' does not fit; expected f1:LABEL with one of {some(labels) or 'two'}")
     labels.sort(key=lambda label: label == last)  # the others stay in order
     return metric_for(labels, name, several=several)
 

@@ -135,7 +135,9 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
     given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
     if given != expected:
         ours, theirs = (
-            "a number" if names is None else f"{'several of ' * several}the {len(names)} classes {', '.join(names)}"
+            "a number"
+            if names is None
+            else f"{'several of ' * several}the {len(names)} classes {visible(', '.join(names), 200)}"
             for names, several in (given, expected)
         )
         raise InputError(

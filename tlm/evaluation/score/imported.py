@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.reading.files import RawFile, raw_files
+from tlm.data.reading.files import RawFile, raw_files, some
 from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import BadRow, Reject, name_of, value_of
 from tlm.data.tasks.examples import SEVERAL, classes_of, examples, read_splits
@@ -165,7 +165,7 @@ def _all_chances(given: Mapping[str, Any], labels: list[str]) -> list[float]:
     """A probability for each of several labels."""
     chances = _known(given, labels)
     if not 0 <= min(chances) <= max(chances) <= 1:
-        raise BadRow("no probabilities", f"{chances} are not all from 0 to 1")
+        raise BadRow("no probabilities", f"{reprlib.repr(chances)} are not all from 0 to 1")
     return chances
 
 
@@ -174,9 +174,9 @@ def _chances(given: Mapping[str, Any], labels: list[str]) -> list[float]:
     chances = _known(given, labels)
     total = sum_in_order(chances)
     if min(chances) < 0 or not 0 < total < math.inf:
-        raise BadRow("no probabilities", f"{chances} are not 0 or more with a finite sum above 0")
+        raise BadRow("no probabilities", f"{reprlib.repr(chances)} are not 0 or more with a finite sum above 0")
     if len(given) < len(labels) and max(chances) < 1 - total:
-        raise BadRow("too few probabilities", f"a label without one may be likelier than {', '.join(given)}; give all")
+        raise BadRow("too few probabilities", f"a label without one may be likelier than {some([*given])}; give all")
     return [chance / total for chance in chances]
 
 
@@ -190,9 +190,8 @@ def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _known(given: Mapping[str, Any], labels: list[str]) -> list[float]:
     """What is given for each label of the task; 0 where nothing is. Raises BadRow: a label that it does not have."""
-    unknown = [label for label in given if label not in labels]
-    if unknown:
-        raise BadRow("unknown label", f"'{unknown[0]}' is not one of {', '.join(labels)}")
+    if unknown := given.keys() - set(labels):
+        raise BadRow("unknown label", f"'{(first := min(unknown))}'{nearest(first, labels)}")
     return [_number(given, label) if label in given else 0.0 for label in labels]
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact, FileEntry
 from tlm.artifacts.produce import Draft, Progress, Recipe, produce
+from tlm.artifacts.stores.store import Store
 from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
@@ -96,6 +98,21 @@ def test_ls_names_each_artifact_once(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert all(any(uri.rsplit("/", 1)[1] in line for line in lines) for uri in made.values())
     assert ls(kind="model", root=str(tmp_path)).count("\n") == 0
+
+
+def test_manifests_are_read_together_because_each_is_a_request_on_s3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = run(tmp_path, 1)
+    together, find = threading.Barrier(len(made), timeout=10), Artifact.find
+
+    def waiting(store: Store, kind: str, key: str) -> Artifact | None:
+        together.wait()
+        return find(store, kind, key)
+
+    before = ls(root=str(tmp_path))
+    monkeypatch.setattr(Artifact, "find", waiting)
+    assert ls(root=str(tmp_path)) == before
 
 
 def test_ls_names_the_store_that_has_nothing(tmp_path: Path) -> None:

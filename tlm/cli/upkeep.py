@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tlm.artifacts.artifact import remove as remove_artifact
 from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
 from tlm.errors import Damaged, InputError, nearest, printable
-from tlm.progress import Answer, say
+from tlm.progress import Answer, say, track
 from tlm.settings.options import NOT_NEGATIVE
 from tlm.shallow.folder import CONFIG, KNOWN
 
@@ -23,6 +24,7 @@ RESULTS = ("report", "study")  # what users read
 CARD = "README.md"
 ORIGIN = "\n## Provenance\n\n`tlm provenance {}` lists every source of this model, with its licence.\n"
 UNFINISHED = ".unfinished-download"  # holds the URI
+READERS = 10  # of manifests at once: on S3 each is a request, and boto3 keeps as many connections
 TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 
 
@@ -170,18 +172,19 @@ def gc(
 
 def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, Artifact | None]]:
     """Yield the manifests among `files`, oldest first, each with its artifact or snapshot; None if it is damaged."""
-    for stored in sorted(files, key=lambda stored: (stored.modified, stored.name)):
-        folder = folder_of(stored.name)
-        if folder and stored.name == f"{folder}/{MANIFEST}":
-            kind, _, key = folder.rpartition("/")
-            try:
-                artifact = Artifact.find(store, kind, key)
-            except Damaged as error:
-                say(f"warning: skipped: {error}")
-                yield stored, None
-            else:
-                if artifact is not None:
-                    yield stored, artifact
+
+    def read(stored: Stored) -> list[tuple[Stored, Artifact | None]]:
+        try:
+            artifact = Artifact.find(store, *folder_of(stored.name).rsplit("/", 1))
+        except Damaged as error:
+            say(f"warning: skipped: {error}")
+            return [(stored, None)]
+        return [(stored, artifact)] if artifact is not None else []
+
+    manifests = [one for one in files if (folder := folder_of(one.name)) and one.name == f"{folder}/{MANIFEST}"]
+    manifests.sort(key=lambda stored: (stored.modified, stored.name))
+    with ThreadPoolExecutor(READERS) as pool:
+        yield from chain.from_iterable(track(pool.map(read, manifests), "reading manifests", len(manifests)))
 
 
 def _needed(

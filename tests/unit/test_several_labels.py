@@ -301,7 +301,7 @@ def test_imported_predictions_may_be_lists_or_probabilities(task, tmp_path, give
     found = summary(other.json("metrics.json"))
     assert found["test_micro_f1"] == found["dev_exact_match"] == 1
     file.write_text(file.read_text().replace('"label": [', '"label": ["pink", ').replace("0.6", "1.6"))
-    with pytest.raises(InputError, match=r"'pink' is not one of blue, green, red|are not all from 0 to 1"):
+    with pytest.raises(InputError, match=r"'pink'; known are blue, green, red|are not all from 0 to 1"):
         import_predictions(str(file), task.uri, name="wrong")
 
 

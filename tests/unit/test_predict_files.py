@@ -84,6 +84,9 @@ def test_a_bad_file_stops_no_other_and_is_named_at_the_end(model: str, texts: Pa
 
 
 def test_answers_of_another_model_or_with_other_options_are_not_mixed(model: str, texts: Path, tmp_path: Path) -> None:
+    assert "no field 'txt'" in refused(
+        predict_command, model, source=f"{texts}/day-1", to=f"{tmp_path}/labels/", text_field="txt"
+    )  # so there are no answers yet
     predict_command(model, source=f"{texts}/day-1/*", to=f"{tmp_path}/labels/")
     for other in ({"keep": ["id"]}, {"at_least": 0.5}, {"text_field": "id"}, {"source": f"{texts}/day-2"}):
         assert "has answers of another model or source, or with other options" in refused(

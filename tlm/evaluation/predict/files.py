@@ -141,10 +141,11 @@ class Asked:
         base = fixed_part(source, files)
         options = {"fields": self.fields, "keep": self.keep, "at_least": self.at_least}
         about = canonical_json({"model": made_with, "source": str(base), **options})
-        if not store.create(ABOUT, about) and store.read(ABOUT) != about:
+        there, failed = {one.name for one in store.list("")}, list[str]()
+        if store.read(ABOUT) not in (None, about) and there - {ABOUT}:  # it stands alone after a wrong field, say
             why = "of another model or source, or with other options"
             raise InputError(f"{store.root} has answers {why} ({ABOUT} says which); name a new folder")
-        there, failed = {one.name for one in store.list("")}, list[str]()
+        store.write(ABOUT, about)
         read = {absolute(file.where): file for file in files}
         outside = [path for path in read if not path.is_relative_to(absolute(store.root))]  # no answers
         wanted = {f"{path.relative_to(base)}.{self.form}": read[path] for path in outside}

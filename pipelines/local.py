@@ -49,11 +49,13 @@ class Transcript(io.TextIOBase):
 
     Attributes:
         faults: Class and sentence of each of our own errors.
+        went_on: Whether steps began after the first of them, so that it is no longer the last thing shown.
     """
 
     def __init__(self, log: TextIO) -> None:
         self.log = log
         self.faults: list[tuple[str, str]] = []
+        self.went_on = False
         self._rest = ""
         self._traceback: list[str] = []
 
@@ -79,6 +81,7 @@ class Transcript(io.TextIOBase):
             for held in self._traceback:
                 _say(f"    {held}")
             self._traceback = []
+            self.went_on |= bool(self.faults) and not task["status"]
             said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
             if said:
                 _say(said)
@@ -236,8 +239,8 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
         with redirect_stdout(transcript), suppress(RuntimeError):
             report = str(pipeline(**values).output)
     if transcript.faults or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
-        # the first is said again, because other steps may have gone on for minutes since
-        kind, sentence = transcript.faults[0] if transcript.faults else ("", "its error is shown above")
+        kind, sentence = transcript.faults[0] if transcript.faults else ("", "")
+        sentence = sentence if transcript.went_on else "its error is shown above"
         failed = InputError if issubclass(getattr(errors, kind, Interrupted), InputError) else Interrupted
         raise failed(f"a step failed: {sentence} (all output is in {file}); {AGAIN}")
     return report

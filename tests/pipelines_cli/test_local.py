@@ -30,6 +30,23 @@ def test_what_a_step_puts_out_is_not_shown_a_second_time(capsys: pytest.CaptureF
     assert log.getvalue() == "".join(pieces)
 
 
+def test_an_error_is_said_again_if_other_steps_went_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(local, "OUTPUTS", tmp_path)
+    failing = ["10:00:00.1 - INFO - Executing task 'load-corpus'", "tlm.errors.InputError: x is absent; check it"]
+    failing += ["10:00:00.1 - ERROR - Task 'load-corpus' finished with status FAILURE"]
+
+    def said(*lines: str) -> str:
+        def pipeline() -> None:
+            sys.stdout.write("\n".join(lines) + "\n")
+            raise RuntimeError
+
+        return refused(local._run_pipeline, pipeline, {})
+
+    assert "a step failed: its error is shown above (all" in said(*failing)
+    on = "10:00:09.1 - INFO - Executing task 'baseline'"
+    assert "a step failed: x is absent; check it (all output is in" in said(*failing, on)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -73,7 +90,7 @@ def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(
     monkeypatch.setenv("TLM_THREADS", "1")
     monkeypatch.setenv(local.LOCKS, str(tmp_path / "local_outputs"))
     monkeypatch.setenv("TLM_ROOT", str(tmp_path / "mine"))
-    with pytest.raises(InputError, match=r"a step failed: \S*none does not exist; check the path \(all output is in "):
+    with pytest.raises(InputError, match="a step failed: its error is shown above"):
         local.run_pipeline({"corpus_paths": "none", "task_path": "none"}, name="shallow")
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "local_outputs"}
 

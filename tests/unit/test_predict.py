@@ -354,7 +354,8 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
         ({"source": "in.csv", "text_field": "txt"}, "no column 'txt'; did you mean 'text'?"),
         ({"source": "open.csv"}, "the head of the CSV cannot be read"),
         ({"source": "blank.csv"}, "the input is empty"),
-        ({"source": "in.txt", "pair_field": "b"}, "plain text has no field 'b'"),
+        ({"source": "in.txt", "keep": ["b"]}, "plain text has no field 'b'"),
+        ({"source": "in.csv", "pair_field": "b"}, "the model learned from single texts; do without --pair-field"),
         ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
         ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
         ({"source": "in.txt", "to": "in.txt"}, "in.txt is a file that is read"),
@@ -362,7 +363,7 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(
-    settings: dict[str, str], message: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, object], message: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = {"empty.txt": "", "in.csv": "text,b\nx,y\n", "open.csv": '"text\nfoo\n', "blank.csv": "\n \n"}

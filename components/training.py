@@ -54,9 +54,10 @@ def predict(
     """Label the texts of files with a trained model, except files that have been labelled."""
     from tlm.evaluation.predict.files import predict_command
 
-    kept = [*filter(None, map(str.strip, keep.split(",")))]
+    kept = [one.strip() for one in keep.split(",") if one.strip()]
     fields = {"text_field": text_field, "pair_field": pair_field, "keep": kept}
-    predict_command(model, source=source, to=f"{to.rstrip('/')}/", **fields, at_least=at_least)
+    device = "auto" if int(gpus) else "cpu"
+    predict_command(model, source=source, to=to and f"{to}/", **fields, at_least=at_least, device=device)
     return to
 
 

@@ -48,13 +48,13 @@ class Transcript(io.TextIOBase):
     Of one of our own errors only the message is shown; other tracebacks are shown in full.
 
     Attributes:
-        faults: Class and sentence of each of our own errors.
-        went_on: Whether steps began after the first of them, so that it is no longer the last thing shown.
+        fault: Class and sentence of the first of our own errors; two empty texts if there is none.
+        went_on: Whether steps began after it, so that it is no longer the last thing shown.
     """
 
     def __init__(self, log: TextIO) -> None:
         self.log = log
-        self.faults: list[tuple[str, str]] = []
+        self.fault = ("", "")
         self.went_on = False
         self._rest = ""
         self._traceback: list[str] = []
@@ -72,7 +72,7 @@ class Transcript(io.TextIOBase):
     def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
         if error:
-            self.faults.append((error["kind"], error["sentence"]))
+            self.fault = self.fault if any(self.fault) else (error["kind"], error["sentence"])
             self._traceback = []
             _say(f"    {error['sentence']}")
         elif line.startswith("Traceback") or (self._traceback and not task):
@@ -81,7 +81,7 @@ class Transcript(io.TextIOBase):
             for held in self._traceback:
                 _say(f"    {held}")
             self._traceback = []
-            self.went_on |= bool(self.faults) and not task["status"]
+            self.went_on |= any(self.fault) and not task["status"]
             said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
             if said:
                 _say(said)
@@ -229,7 +229,7 @@ def _without_retries(pipeline: BaseComponent) -> BaseComponent:
 
 
 def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
-    """Return the URI of the report. Raises as `run_pipeline` does."""
+    """Return what the pipeline returns. Raises as `run_pipeline` does."""
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
     file, report = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log", ""
@@ -238,8 +238,8 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
         transcript = Transcript(log)
         with redirect_stdout(transcript), suppress(RuntimeError):
             report = str(pipeline(**values).output)
-    if transcript.faults or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
-        kind, sentence = transcript.faults[0] if transcript.faults else ("", "")
+    kind, sentence = transcript.fault
+    if kind or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
         sentence = sentence if transcript.went_on else "its error is shown above"
         failed = InputError if issubclass(getattr(errors, kind, Interrupted), InputError) else Interrupted
         raise failed(f"a step failed: {sentence} (all output is in {file}); {AGAIN}")

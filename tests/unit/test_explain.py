@@ -185,7 +185,7 @@ def test_tokens_are_shown_as_text_even_if_they_are_bytes() -> None:
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     for text, shown in (
-        ("ab ab漢字 éa", ["ab", "ab", "漢", "字", " ", "é", "a"]),
+        ("ab ab漢字 éa", ["ab", "ab", "漢", "字", "␣", "é", "a"]),
         ("a😀a", ["a", "😀", "a"]),
     ):
         ids = fast(text)["input_ids"]

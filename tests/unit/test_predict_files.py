@@ -1,6 +1,7 @@
 """Many files are predicted into a folder: each whole or not at all, and none twice."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ from tests.tiny import refused
 from tests.toys import Row, make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.upkeep import download
+from tlm.data.reading.files import RawFile
 from tlm.errors import InputError
 from tlm.evaluation.predict import files, written
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.predict.models import trained
+from tlm.evaluation.predict.rows import InputRow, table_rows
 from tlm.evaluation.score.baseline import baseline
 
 LABELS = ["even", "odd"]
@@ -102,6 +105,60 @@ def test_a_folder_of_answers_within_its_source_is_not_read(model: str, texts: Pa
     for _ in range(2):
         predict_command(model, source=str(texts), to=f"{texts}/labels/")
     assert {*made(texts / "labels")} == {"day-1/a.jsonl.jsonl", "day-2/a.jsonl.jsonl", "b.csv.jsonl"}
+
+
+def test_links_and_parents_lead_to_the_same_folders(
+    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(texts)
+    monkeypatch.chdir(texts / "day-1")
+    for source, to in ((f"{tmp_path}/link/", "../labels/"), ("../../link", f"{texts}/labels/")):
+        predict_command(model, source=source, to=to)
+    assert {*made(texts / "labels")} == {"day-1/a.jsonl.jsonl", "day-2/a.jsonl.jsonl", "b.csv.jsonl"}
+
+
+@pytest.mark.parametrize("to", ["", "day-1", "day-1/."])
+def test_answers_never_stand_among_their_texts_or_nowhere(
+    model: str, texts: Path, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(texts)
+    monkeypatch.setenv("TLM_ROOT", str(texts / "store"))
+    said = refused(predict_command, model, source="day-1" if to else "b.csv", to=to)
+    assert ("cannot be written" if not to else "which is for answers; name another folder") in said
+    assert {path.name for path in texts.rglob("*") if path.is_file()} == {"a.jsonl", "b.csv"}
+
+
+def test_a_source_is_never_written_over_and_rows_of_several_files_are_numbered_through(
+    model: str, texts: Path, tmp_path: Path
+) -> None:
+    file = texts / "day-1" / "a.jsonl"
+    assert "is a file that is read" in refused(predict_command, model, source=str(file), to=f"file://{file}")
+    predict_command(model, source=f"file://{texts}/day-*/a.jsonl", to=str(tmp_path / "one.jsonl"))
+    assert [json.loads(line)["row"] for line in (tmp_path / "one.jsonl").open()] == [1, 2, 3, 4, 5]
+
+
+def test_what_is_gone_stops_no_other_and_another_run_s_options_do(
+    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(file: RawFile, fields: list[str], keep: list[str]) -> Iterator[InputRow]:
+        if file.where.endswith("day-1/a.jsonl"):
+            file.cache = tmp_path  # as if on S3, from where it cannot be had
+            file.locate = lambda: tmp_path / "absent"
+            raise InputError("gone")
+        if file.where.endswith("day-2/a.jsonl") and other:
+            (tmp_path / "labels" / files.ABOUT).write_text("{}")
+        return table_rows(file, fields, keep)
+
+    other = False
+    monkeypatch.setattr(files, "table_rows", gone)
+    assert "1 of the 3 files" in refused(predict_command, model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert {*made(tmp_path / "labels")} == {"day-2/a.jsonl.jsonl", "b.csv.jsonl"}
+    (texts / "day-3.jsonl").write_text((texts / "day-2" / "a.jsonl").read_text())
+    (tmp_path / "labels" / "day-2" / "a.jsonl.jsonl").unlink()
+    other = True
+    assert "another run with other options" in refused(
+        predict_command, model, source=str(texts), to=f"{tmp_path}/labels/"
+    )
 
 
 def test_what_ends_in_the_middle_leaves_no_file(

@@ -4,7 +4,6 @@ import json
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tlm.artifacts.artifact import MANIFEST, Artifact, home
 from tlm.artifacts.artifact import remove as remove_artifact
 from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
+from tlm.data.parallel import in_threads
 from tlm.errors import Damaged, InputError, nearest, printable
 from tlm.progress import Answer, say, track
 from tlm.settings.options import NOT_NEGATIVE
@@ -183,8 +183,8 @@ def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, 
 
     manifests = [one for one in files if (folder := folder_of(one.name)) and one.name == f"{folder}/{MANIFEST}"]
     manifests.sort(key=lambda stored: (stored.modified, stored.name))
-    with ThreadPoolExecutor(READERS) as pool:
-        yield from chain.from_iterable(track(pool.map(read, manifests), "reading manifests", len(manifests)))
+    found = in_threads(read, manifests, READERS)
+    yield from chain.from_iterable(track(found, "reading manifests", len(manifests)))
 
 
 def _needed(

@@ -157,10 +157,10 @@ def raw_files(paths: Sequence[str], *, together: bool = True) -> Iterator[list[R
         yield files
 
 
-def absolute(where: str) -> PurePosixPath:
-    """The whole path of a file or folder, or its address."""
+def absolute(where: str, whole: Callable[[str], str] = os.path.abspath) -> PurePosixPath:
+    """The whole path of a file or folder, or its address; with `os.path.realpath`, where links lead."""
     where = where.removeprefix("file://")
-    return PurePosixPath(where if "://" in where else Path(where).absolute())
+    return PurePosixPath(where if "://" in where else whole(where))
 
 
 def fixed_part(path: str, files: Sequence[RawFile]) -> PurePosixPath:

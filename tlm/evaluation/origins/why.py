@@ -185,7 +185,7 @@ def characters(tokenizer: Any, ids: list[int], values: list[float]) -> Values:
         held, value = [*held, one], value + own
         text = tokenizer.decode(held)
         if "\ufffd" not in text or len(held) == MOST_BYTES:
-            yield text.strip() or text, value
+            yield text.strip() or "␣", value
             held, value = [], 0.0
     if held:  # a text that is cut within a character
         yield tokenizer.decode(held), value

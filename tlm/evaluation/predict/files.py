@@ -1,8 +1,10 @@
 """Predict files: one (or stdin) into another, or many into a folder, where none is predicted twice."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
@@ -63,7 +65,8 @@ def predict_command(
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
-    many = to.endswith("/") or Path(to).is_dir()
+    to = to.removeprefix("file://")
+    many = to.endswith("/") or (to != "" and Path(to).is_dir())
     for file, form, others in ((source, source_format, SHEETS), (to, to_format, (*TABLES, *SHEETS))):
         if form == "auto" and file.lower().endswith(others):
             raise InputError(f"{file} is not called .jsonl, .csv or .txt; predict reads and writes these: convert it")
@@ -73,16 +76,17 @@ def predict_command(
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
     folder, artifact = located(model)
     check_at_least(at_least, folder)
-    check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
-    fields = [text_field, *([pair_field] if pair_field else [])]
-    asked = Asked(open_predictor(folder, device)[0], fields, [*dict.fromkeys(keep)], at_least, to_format)
-    if many:
-        made_with = artifact.content if artifact else known_of(folder).get("content", str(folder))
-        with _raw_files(source, together=False) as raw:
-            asked.fill(open_store(to), raw, source, made_with)
-        return
-    with ExitStack() as files:
-        rows, read = _rows(source, source_format, asked, files)
+    fields, keep = [text_field, *([pair_field] if pair_field else [])], [*dict.fromkeys(keep)]
+    with ExitStack() as files:  # these are opened before the model, which may take a minute
+        if many:
+            raw = files.enter_context(_raw_files(source, together=False))
+        else:
+            rows, read = _rows(source, source_format, fields, keep, files)
+        check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
+        asked = Asked(open_predictor(folder, device)[0], fields, keep, at_least, to_format)
+        if many:
+            made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
+            return asked.fill(open_store(to), raw, source, made_with)
         said = asked.write(rows, source, files.enter_context(written(to, read)))
     say(f"predict: {said}")
 
@@ -138,43 +142,51 @@ class Asked:
         """
         from tlm.data.reading.files import absolute, fixed_part
 
-        base = fixed_part(source, files)
+        base, own = fixed_part(source, files), absolute(store.root, os.path.realpath)
+        texts = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(own)]  # no answers
+        if not texts:
+            raise InputError(f"{source} has files in {store.root} alone, which is for answers; name another folder")
         options = {"fields": self.fields, "keep": self.keep, "at_least": self.at_least}
         about = canonical_json({"model": made_with, "source": str(base), **options})
         there, failed = {one.name for one in store.list("")}, list[str]()
-        if store.read(ABOUT) not in (None, about) and there - {ABOUT}:  # it stands alone after a wrong field, say
+        answered = any(name.endswith((".jsonl", ".csv")) for name in there)  # not after a first try with a wrong field
+        if answered and store.read(ABOUT) not in (None, about):
             why = "of another model or source, or with other options"
             raise InputError(f"{store.root} has answers {why} ({ABOUT} says which); name a new folder")
         store.write(ABOUT, about)
-        read = {absolute(file.where): file for file in files}
-        outside = [path for path in read if not path.is_relative_to(absolute(store.root))]  # no answers
-        wanted = {f"{path.relative_to(base)}.{self.form}": read[path] for path in outside}
-        for name in (name for name in wanted if name not in there):
+        wanted = {f"{absolute(file.where).relative_to(base)}.{self.form}": file for file in texts}
+        new = {name: file for name, file in wanted.items() if name not in there}
+        for name, file in new.items():
+            if store.read(ABOUT) != about:
+                raise InputError(f"another run with other options began to fill {store.root}; name a new folder")
             try:
                 with stored(store, name) as sink:
-                    said = self.write(table_rows(wanted[name], self.fields, self.keep), wanted[name].where, sink)
-                say(f"predict: {wanted[name].where}: {said}")
+                    said = self.write(table_rows(file, self.fields, self.keep), file.where, sink)
+                say(f"predict: {file.where}: {said}")
             except InputError as error:
                 failed.append(str(error))
                 say(f"predict: {error}")
-            wanted[name].drop()
-        before = len(there & wanted.keys())
-        say(f"predict: {len(wanted) - before - len(failed)} files written to {store.root}, {before} were there already")
+            with suppress(InputError, FileNotFoundError):  # it would be downloaded again, if it was not
+                file.drop()
+        before = len(wanted) - len(new)
+        say(f"predict: {len(new) - len(failed)} files written to {store.root}, {before} were there already")
         if failed:
             what = f"{len(failed)} of the {len(wanted)} files of {source} cannot be predicted"
             raise InputError(f"{what}; the first: {failed[0]}")
 
 
-def _rows(source: str, form: ReadFormat, asked: Asked, files: ExitStack) -> tuple[Iterator[InputRow], list[Path]]:
+def _rows(
+    source: str, form: ReadFormat, fields: list[str], keep: list[str], files: ExitStack
+) -> tuple[Iterator[InputRow], list[Path]]:
     """The rows of a source, and the files that they come from."""
     if "://" in source or (form == "auto" and source.lower().endswith(TABLES)):
         raw = files.enter_context(_raw_files(source))
-        rows = [table_rows(file, asked.fields, asked.keep) for file in raw]
-        return chain.from_iterable(rows), [Path(file.where) for file in raw]
+        rows = chain.from_iterable([table_rows(file, fields, keep) for file in raw])  # all are checked first
+        return (replace(row, number=number) for number, row in enumerate(rows, 1)), [Path(file.where) for file in raw]
     if form == "auto" and source != "-":
         form = SUFFIXES.get(Path(source).suffix.lower(), "auto")
     lines, read = opened(source, files), [Path(source)] if source != "-" else []
-    return read_rows(lines, form, asked.fields[0], "".join(asked.fields[1:]), asked.keep), read
+    return read_rows(lines, form, fields[0], "".join(fields[1:]), keep), read
 
 
 def _raw_files(source: str, **how: bool) -> AbstractContextManager[list["RawFile"]]:

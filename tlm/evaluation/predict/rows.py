@@ -186,9 +186,10 @@ def table_rows(file: "RawFile", fields: list[str], keep: Sequence[str]) -> Itera
     from tlm.data.reading.records import Record, Reject
 
     if file.format == "txt":
-        raise InputError(f"{file.where} is plain text; unpack it, and name a file of this machine")
+        advice = "name it alone, unpacked and on this machine, or convert it to .jsonl"
+        raise InputError(f"{file.where} is plain text; {advice}")
     wanted = [*fields, *keep]
-    check(file, wanted)
+    check(file, fields if file.format == "jsonl" else wanted)  # an object may lack what is to be kept
 
     def values(row: Record | Reject) -> dict[str, Any] | str:
         return f"{row.reason}: {row.detail}" if isinstance(row, Reject) else dict(row.values)

@@ -190,8 +190,8 @@ def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _known(given: Mapping[str, Any], labels: list[str]) -> list[float]:
     """What is given for each label of the task; 0 where nothing is. Raises BadRow: a label that it does not have."""
-    if unknown := given.keys() - set(labels):
-        raise BadRow("unknown label", f"'{(first := min(unknown))}'{nearest(first, labels)}")
+    if (unknown := min(given.keys() - set(labels), default=None)) is not None:
+        raise BadRow("unknown label", f"'{unknown}'{nearest(unknown, labels)}")
     return [_number(given, label) if label in given else 0.0 for label in labels]
 
 

@@ -255,7 +255,7 @@ def out_of_fold(train: Split, gold: NDArray[np.int64], classes: int) -> Floats:
     texts, found = np.array(_texts(train), dtype=object), np.zeros((len(gold), classes))
     features = quick_features(texts.tolist())
     for others, own in held_out(train.group):
-        seen = features.fit(texts[others].tolist()).transform(texts[others].tolist())
+        seen = features.fit_transform(texts[others].tolist())
         model = Linear.fit(seen, gold[others], classes, STRENGTH, BALANCED)
         found[own] = model.predict(features.transform(texts[own].tolist()))
     return found
@@ -279,7 +279,7 @@ def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
     features = quick_features(_texts(train))
     for vectorizer in features.vectorizers.values():
         vectorizer.set_params(norm=None, use_idf=False, min_df=1)
-    features.fit(_texts(train))
+    features.fit_transform(_texts(train))
     return features.transform(_texts(train)), features.transform(_texts(dev))
 
 

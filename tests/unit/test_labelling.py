@@ -234,10 +234,9 @@ def test_a_text_is_answered_without_its_group(made: tuple[str, str, Path]) -> No
     found = out_of_fold(train, train.gold, 2)
     others, own = next(held_out(train.group))
     assert not set(train.group[others]) & set(train.group[own])
-    features = quick_features(train.texts).fit([train.texts[row] for row in others])
-    fit = Linear.fit(
-        features.transform([train.texts[row] for row in others]), train.gold[others], 2, STRENGTH, BALANCED
-    )
+    features = quick_features(train.texts)
+    seen = features.fit_transform([train.texts[row] for row in others])
+    fit = Linear.fit(seen, train.gold[others], 2, STRENGTH, BALANCED)
     assert np.array_equal(fit.predict(features.transform([train.texts[row] for row in own])), found[own])
 
 

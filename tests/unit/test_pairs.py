@@ -104,8 +104,8 @@ def test_single_texts_have_none_of_this_and_models_from_before_are_read(tmp_path
 
 def test_names_are_those_of_the_columns() -> None:
     texts = joined(["alpha beta", "beta"], ["beta gamma", "beta"])
-    features = TextFeatures(Shape(1, 2, False, 1, pairs=True), ()).fit(texts)
-    row = features.transform(texts).toarray()[0]
+    features = TextFeatures(Shape(1, 2, False, 1, pairs=True), ())
+    row = features.fit_transform(texts).toarray()[0]
     named = dict(zip(features.names(), row, strict=True))
     present = {name for name, value in named.items() if value}
     assert {"both: beta", "first only: alpha", "second only: gamma", "alpha > gamma", "overlap of both ≥ 0 %"} < present

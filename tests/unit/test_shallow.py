@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 
@@ -31,6 +32,7 @@ from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.shallow import linear, tfidf
+from tlm.shallow.features import Terms
 from tlm.shallow.linear import FOLDS, Given, Linear, Search, views_of
 from tlm.shallow.static import StaticModel, learn
 from tlm.shallow.tfidf import Tfidf, tune
@@ -95,6 +97,28 @@ def subset_of(root: Path, texts: list[str], arm: str = "bm25") -> str:
 
 def model_of(metrics: str) -> Artifact:
     return Artifact.open(metrics).input("model")
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh"]), min_size=1, max_size=40),
+        min_size=2,
+        max_size=9,
+    ),
+    st.sampled_from([1, 2]),
+    st.sampled_from([None, 5]),
+)
+def test_terms_are_learned_and_counted_in_one_pass_to_the_same_bytes(
+    texts: list[list[str]], least: int, most: int | None
+) -> None:
+    lines = [*map(" ".join, texts), "aa bb", "aa bb"]
+    options = {"sublinear_tf": True, "min_df": least, "max_features": most, "ngram_range": (1, 3)}
+    plain, ours = TfidfVectorizer(**options), Terms(**options)
+    expected, found = plain.fit(lines).transform(lines), ours.fit_transform(lines)
+    for part in ("data", "indices", "indptr"):
+        assert getattr(found, part).tobytes() == getattr(expected, part).tobytes()
+    assert ours.get_feature_names_out().tolist() == plain.get_feature_names_out().tolist()
+    assert ours.idf_.tobytes() == plain.idf_.tobytes()
 
 
 def random_features(classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

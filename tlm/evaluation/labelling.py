@@ -312,7 +312,7 @@ def features_to_learn(texts: Sequence[str], marks: Marks | None = None) -> Any:
     Raises InputError if no word is in two texts.
     """
     try:
-        return quick_features(texts, marks).fit([*texts]).transform([*texts])
+        return quick_features(texts, marks).fit_transform([*texts])
     except ValueError:  # scikit-learn's "no terms remain"
         raise InputError("no word is in two texts, so there is nothing to learn labels from") from None
 

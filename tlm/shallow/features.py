@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import regex
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from tlm.data.marks import Marks, listed_marks, places
 from tlm.data.tasks.metrics import Floats, Texts
@@ -77,6 +77,20 @@ def features_of_pair(pair: str) -> list[str]:
     return found + [f"{old} > {new}" for old in left[:EXCHANGED] for new in right[:EXCHANGED]]
 
 
+class _Counts(CountVectorizer):  # type: ignore[misc]
+    """Counts in the order that `transform` gives them: the length of a row is rounded by it."""
+
+    def fit_transform(self, texts: Texts, y: None = None) -> Any:
+        """Learn the terms, and count them, shape [n, terms]."""
+        found = super().fit_transform(texts)
+        found.sort_indices()
+        return found
+
+
+class Terms(TfidfVectorizer, _Counts):  # type: ignore[misc]
+    """Tf-idf whose `fit_transform` gives the bytes of `fit` and `transform`, and reads the texts once."""
+
+
 class Overlap(TfidfVectorizer):  # type: ignore[misc]
     """How much the two texts of a joined pair overlap: the share of letter trigrams that they have in common.
 
@@ -91,6 +105,10 @@ class Overlap(TfidfVectorizer):  # type: ignore[misc]
         """Learn the trigrams and their weights from all texts."""
         super().fit([*chain(*_sides(pairs))])
         return self
+
+    def fit_transform(self, pairs: Texts) -> Any:
+        """Learn the trigrams, and transform the same pairs."""
+        return self.fit(pairs).transform(pairs)
 
     def transform(self, pairs: Texts) -> Any:
         """The features as a sparse matrix, shape [n, OVERLAPS]; all rows have the length 1."""
@@ -256,21 +274,20 @@ class TextFeatures:
         shared = {"sublinear_tf": True, "min_df": shape.min_count, "max_features": MOST_FEATURES, "dtype": np.float64}
         self.vectorizers: dict[str, Any] = {}
         if shape.spans:
-            self.vectorizers["spans"] = TfidfVectorizer(analyzer=lambda text: features(parts(text, marks)), **shared)
+            self.vectorizers["spans"] = Terms(analyzer=lambda text: features(parts(text, marks)), **shared)
         if shape.pairs:
-            self.vectorizers["pairs"] = TfidfVectorizer(analyzer=features_of_pair, **shared)
+            self.vectorizers["pairs"] = Terms(analyzer=features_of_pair, **shared)
             self.vectorizers["overlap"] = Overlap()
         if shape.words:
             own = {"tokenizer": words_of, "token_pattern": None, "lowercase": False, "ngram_range": (1, shape.words)}
-            self.vectorizers["words"] = TfidfVectorizer(**own, **shared)
+            self.vectorizers["words"] = Terms(**own, **shared)
         if shape.chars:
-            self.vectorizers["chars"] = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, shape.chars), **shared)
+            self.vectorizers["chars"] = Terms(analyzer="char_wb", ngram_range=(2, shape.chars), **shared)
 
-    def fit(self, texts: Texts) -> "TextFeatures":
-        """Learn vocabularies and weights. Raises ValueError if no text has such a feature."""
-        for vectorizer in self.vectorizers.values():
-            vectorizer.fit(texts)
-        return self
+    def fit_transform(self, texts: Texts) -> Any:
+        """Learn vocabularies and weights, and transform these texts. Raises ValueError if none has such a feature."""
+        found = [vectorizer.fit_transform(texts) for vectorizer in self.vectorizers.values()]
+        return sparse.hstack(found, format="csr")
 
     def transform(self, texts: Texts) -> Any:
         """The features of texts as a sparse matrix, shape [n, features]."""

@@ -96,11 +96,12 @@ def tune(given: Given) -> Tfidf:
     shape = search.best.features
     if not many:
         search.consider(shape, matrices[shape], STRENGTHS[2:])
+    features = TextFeatures(shape, marks)
     try:
-        features = TextFeatures(shape, marks).fit(texts)
+        matrix = features.fit_transform(texts)
     except ValueError:
         raise wordless from None
-    linear, chosen = search.fitted(features.transform(texts), shape.describe(), "baseline")
+    linear, chosen = search.fitted(matrix, shape.describe(), "baseline")
     return Tfidf(given.labels, features, linear, chosen, search.tried)
 
 
@@ -115,5 +116,5 @@ def _of_many(texts: Texts, marks: Marks, search: Search) -> tuple[tuple[Shape, .
 
 
 def _matrices(shape: Shape, marks: Marks, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:
-    features = TextFeatures(shape, marks).fit(seen.tolist())
-    return features.transform(seen.tolist()), features.transform(unseen.tolist())
+    features = TextFeatures(shape, marks)
+    return features.fit_transform(seen.tolist()), features.transform(unseen.tolist())

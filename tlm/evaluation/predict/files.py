@@ -150,10 +150,11 @@ class Asked:
         about = canonical_json({"model": made_with, "source": str(base), **options})
         there, failed = {one.name for one in store.list("")}, list[str]()
         answered = any(name.endswith((".jsonl", ".csv")) for name in there)  # not after a first try with a wrong field
-        if answered and store.read(ABOUT) not in (None, about):
-            why = "of another model or source, or with other options"
-            raise InputError(f"{store.root} has answers {why} ({ABOUT} says which); name a new folder")
-        store.write(ABOUT, about)
+        if (found := store.read(ABOUT)) != about:
+            if answered and found is not None:
+                why = "of another model or source, or with other options"
+                raise InputError(f"{store.root} has answers {why} ({ABOUT} says which); name a new folder")
+            store.write(ABOUT, about)
         wanted = {f"{absolute(file.where).relative_to(base)}.{self.form}": file for file in texts}
         new = {name: file for name, file in wanted.items() if name not in there}
         for name, file in new.items():

@@ -162,7 +162,7 @@ def test_containers_make_what_subprocesses_make(
         given = [item for name, value in values.items() for item in ("--set", f"predict_{name}={value}")]
         local = [sys.executable, "-m", "pipelines.run", "local", "--pipeline", "predict"]
         labelled = run(tmp_path, [*local, *in_containers(network), *given])
-    assert f"2 files written to s3://{BUCKET}/labels, 0 were there already" in labelled.stderr
+    assert f"files written to s3://{BUCKET}/labels: 2; there already: 0" in labelled.stderr
     assert hits(here) == hits(there) != []
     different = [kind for kind in KINDS if contents(here, kind) != contents(there, kind) or not contents(here, kind)]
     assert different == []

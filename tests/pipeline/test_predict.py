@@ -30,7 +30,7 @@ def test_a_repeated_run_labels_the_files_that_are_new(run_module: Callable, tmp_
         path.write_text(json.dumps({"id": day, "day": "Monday", "text": "some words"}) + "\n")
         done = run_module("pipelines.run", "local", "--pipeline", "predict", *given)
         assert done.stdout == f"{to}\n"
-        assert f"1 files written to {to}, {day - 1} were there already" in done.stderr
+        assert f"files written to {to}: 1; there already: {day - 1}" in done.stderr
     (first,) = map(json.loads, (to / "1.jsonl.jsonl").open())
     (second,) = map(json.loads, (to / "2.jsonl.jsonl").open())
     assert (first["id"], second["id"]) == (1, 2)

@@ -170,7 +170,7 @@ class Asked:
             with suppress(InputError, FileNotFoundError):  # it would be downloaded again, if it was not
                 file.drop()
         before = len(wanted) - len(new)
-        say(f"predict: {len(new) - len(failed)} files written to {store.root}, {before} were there already")
+        say(f"predict: files written to {store.root}: {len(new) - len(failed)}; there already: {before}")
         if failed:
             what = f"{len(failed)} of the {len(wanted)} files of {source} cannot be predicted"
             raise InputError(f"{what}; the first: {failed[0]}")

@@ -48,13 +48,13 @@ class Transcript(io.TextIOBase):
     Of one of our own errors only the message is shown; other tracebacks are shown in full.
 
     Attributes:
-        fault: Class and sentence of the first of our own errors; two empty texts if there is none.
+        fault: Class and sentence of the first of our own errors; None if there is none.
         went_on: Whether steps began after it, so that it is no longer the last thing shown.
     """
 
     def __init__(self, log: TextIO) -> None:
         self.log = log
-        self.fault = ("", "")
+        self.fault: tuple[str, str] | None = None
         self.went_on = False
         self._rest = ""
         self._traceback: list[str] = []
@@ -72,7 +72,7 @@ class Transcript(io.TextIOBase):
     def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
         if error:
-            self.fault = self.fault if any(self.fault) else (error["kind"], error["sentence"])
+            self.fault = self.fault or (error["kind"], error["sentence"])
             self._traceback = []
             _say(f"    {error['sentence']}")
         elif line.startswith("Traceback") or (self._traceback and not task):
@@ -81,7 +81,7 @@ class Transcript(io.TextIOBase):
             for held in self._traceback:
                 _say(f"    {held}")
             self._traceback = []
-            self.went_on |= any(self.fault) and not task["status"]
+            self.went_on |= self.fault is not None and not task["status"]
             said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
             if said:
                 _say(said)
@@ -172,7 +172,9 @@ def run_pipeline(
     name: str = "tlm",
     machines: Parallelism = ONE_OF_EACH,
 ) -> None:
-    """Run a pipeline, print the table of its report and where its result is. A repeated call resumes a failed run.
+    """Run a pipeline; print the table of its report and where that is, or where the answers of `predict` are.
+
+    A repeated call resumes a failed run.
 
     Args:
         parameters: Values of pipeline parameters; index and store default to local ones, the store to TLM_ROOT.
@@ -194,9 +196,9 @@ def run_pipeline(
     defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}
     inputs = pipeline.component_spec.inputs
     values = {name: value for name, value in defaults.items() if name in inputs} | parameters
-    for files in ("corpus_paths", "task_path", "task_paths"):  # their defaults are on a cluster's S3
-        if files in inputs and files not in values and not images:
-            raise InputError(f"parameter '{files}' is missing; give it with --set {files}=… or in a file for --params")
+    for place in ("corpus_paths", "task_path", "task_paths"):  # their defaults are on a cluster's S3
+        if place in inputs and place not in values and not images:
+            raise InputError(f"parameter '{place}' is missing; give it with --set {place}=… or in a file for --params")
     running: Any = nullcontext(kfp_local.SubprocessRunner(use_venv=False))
     if images:
         pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
@@ -204,18 +206,18 @@ def run_pipeline(
         running = hardened_runner(outputs, network, values.get("train_gpus", "0") != "0")
     with running as runner:
         kfp_local.init(runner=runner, pipeline_root=str(outputs))
-        report = _run_pipeline(pipeline, values)
-    if name == "predict":  # what it returns is where the answers are
-        sys.stdout.write(f"{report}\n")
+        made = _run_pipeline(pipeline, values)
+    if name == "predict":
+        sys.stdout.write(f"{made}\n")
         return
-    artifact = Artifact.open(report, "report")
+    artifact = Artifact.open(made, "report")
     headline, results, *others = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages
     shown = [headline, results, *(one for one in others if one.startswith("Checks\n"))]
     sys.stdout.write("\n" + "\n## ".join(shown) + "\n")
     with suppress(InputError):  # a report on several tasks, or on imported predictions
-        sys.stdout.write(f"Model: {trained(report).uri}\n")
-    sys.stdout.write(f"Report: {artifact.path('report.html')}\n{report}\n")
+        sys.stdout.write(f"Model: {trained(made).uri}\n")
+    sys.stdout.write(f"Report: {artifact.path('report.html')}\n{made}\n")
 
 
 def _without_retries(pipeline: BaseComponent) -> BaseComponent:
@@ -238,7 +240,7 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
         transcript = Transcript(log)
         with redirect_stdout(transcript), suppress(RuntimeError):
             report = str(pipeline(**values).output)
-    kind, sentence = transcript.fault
+    kind, sentence = transcript.fault or ("", "")
     if kind or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
         sentence = sentence if transcript.went_on else "its error is shown above"
         failed = InputError if issubclass(getattr(errors, kind, Interrupted), InputError) else Interrupted

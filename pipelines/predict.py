@@ -19,13 +19,13 @@ def build(
     predict_pair_field: str = "",
     predict_text_field: str = "text",
 ) -> str:
-    """Label the texts of files with a trained model. Repeated, it labels only the files that are new.
+    """Label the texts of files with a trained model. Repeated, it labels only new files.
 
     Args:
         predict_model: URI of a report (the model that it recommends), of metrics or of a model.
         predict_source: Files, as a folder or glob, such as s3://bucket/texts/*.parquet (jsonl, csv, tsv, parquet).
-        predict_to: Folder of the answers, such as s3://bucket/labels/: one file for each file that is read. Files that
-            it has already are not predicted again.
+        predict_to: Folder of the answers, such as s3://bucket/labels/: one file for each file that is read. A file that
+            is already answered there is not predicted again.
         predict_at_least: Probability below which an answer is unsure, which the field `unsure` then says; 0 for none.
         predict_keep: Fields or columns that answers have, too, such as an id, separated by commas.
         predict_pair_field: Field or column of the second text, for a task on pairs.

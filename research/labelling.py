@@ -279,8 +279,7 @@ def _frequencies(train: Split, dev: Split) -> tuple[Any, Any]:
     features = quick_features(_texts(train))
     for vectorizer in features.vectorizers.values():
         vectorizer.set_params(norm=None, use_idf=False, min_df=1)
-    features.fit_transform(_texts(train))
-    return features.transform(_texts(train)), features.transform(_texts(dev))
+    return features.fit_transform(_texts(train)), features.transform(_texts(dev))
 
 
 def _texts(split: Split) -> list[str]:

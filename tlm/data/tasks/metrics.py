@@ -110,7 +110,7 @@ def dev_score(metric: str, gold: Array, logits: Array) -> float:
     return score(metric, gold, logits[:, 0] if metric in REGRESSION else logits.argmax(axis=1))
 
 
-def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: int, classes: int = 0) -> Floats:
+def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: int) -> Floats:
     """Sums from which `scores_of` computes `metric`, shape [groups, numbers].
 
     Args:
@@ -119,7 +119,6 @@ def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: in
         predicted: The same, as predicted.
         group: Group of each example, 0 to `groups` - 1; shape [n].
         groups: Number of groups.
-        classes: Number of classes, if not all of them occur.
     """
     if metric in REGRESSION:
         return _moments(metric, gold.astype(np.float64), predicted.astype(np.float64), group, groups)
@@ -128,9 +127,14 @@ def sums_of(metric: str, gold: Array, predicted: Array, group: Array, groups: in
         found = np.zeros((groups, sums.shape[1]))
         np.add.at(found, group, sums)
         return found
-    classes = max(2, classes, int(max(gold.max(initial=0), predicted.max(initial=0))) + 1)
+    classes = count_classes(gold, predicted)
     places = np.ravel_multi_index(places_of(gold, predicted, group, classes), (groups, 3 * classes))
     return np.bincount(places, minlength=groups * 3 * classes).reshape(groups, -1).astype(np.float64)
+
+
+def count_classes(gold: Array, predicted: Array) -> int:
+    """How many classes these ordinals need, at least two."""
+    return max(2, int(max(gold.max(initial=0), predicted.max(initial=0))) + 1)
 
 
 def places_of(gold: Array, predicted: Array, group: Array, classes: int) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Predict files: one (or stdin) into another, or many into a folder, where none is predicted twice."""
+"""Predict files: one file (or stdin) into another, or many into a folder, each once."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def predict_command(
         source: File to read, also tsv, parquet, packed (.gz, .zst) or s3://…; - is stdin. With a folder to write:
             file, folder or glob.
         to: File to write, or s3://…; - is stdout. A folder (its name ends with /) gets one file for each file of the
-            source; the files that it has already are not predicted again.
+            source; a file that is already answered there is not predicted again.
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line
             (an object of JSON, or column names with that of the text).
         to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
@@ -77,22 +77,23 @@ def predict_command(
     folder, artifact = located(model)
     check_at_least(at_least, folder)
     fields, keep = [text_field, *([pair_field] if pair_field else [])], [*dict.fromkeys(keep)]
-    with ExitStack() as files:  # these are opened before the model, which may take a minute
-        if many:
-            raw = files.enter_context(_raw_files(source, together=False))
-        else:
-            rows, read = _rows(source, source_format, fields, keep, files)
+
+    def loaded() -> Asked:
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
-        asked = Asked(open_predictor(folder, device)[0], fields, keep, at_least, to_format)
-        if many:
-            made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
-            return asked.fill(open_store(to), raw, source, made_with)
-        said = asked.write(rows, source, files.enter_context(written(to, read)))
+        return Asked(open_predictor(folder, device)[0], fields, keep, at_least, to_format)
+
+    if many:
+        made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
+        with _raw_files(source, together=False) as raw:  # before the model, which may take a minute
+            return loaded().fill(open_store(to), raw, source, made_with)
+    with ExitStack() as files:
+        rows, read = _rows(source, source_format, fields, keep, files)
+        said = loaded().write(rows, source, files.enter_context(written(to, read)))
     say(f"predict: {said}")
 
 
 class Asked:
-    """What is asked of a model, for each row of a file.
+    """A model, and what is asked of it for each row of a file.
 
     Args:
         model: The model.
@@ -129,13 +130,13 @@ class Asked:
         return f"{count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error"
 
     def fill(self, store: Store, files: Sequence["RawFile"], source: str, made_with: str) -> None:
-        """Answer each file of a source in a file of its own, unless the store has that; a bad file stops no other.
+        """Answer each file of a source in a file of its own, unless it is there already; a bad file stops no other.
 
         Args:
             store: The folder of the answers.
             files: What is read.
-            source: The file, folder or glob that stands for them. Names below its fixed part are kept.
-            made_with: What tells the model from others.
+            source: The file, folder or glob that stands for them. The answers keep the names below its fixed part.
+            made_with: What identifies the model.
 
         Raises:
             InputError: some files cannot be predicted, or the answers that are there were made in another way.
@@ -149,12 +150,7 @@ class Asked:
         options = {"fields": self.fields, "keep": self.keep, "at_least": self.at_least}
         about = canonical_json({"model": made_with, "source": str(base), **options})
         there, failed = {one.name for one in store.list("")}, list[str]()
-        answered = any(name.endswith((".jsonl", ".csv")) for name in there)  # not after a first try with a wrong field
-        if (found := store.read(ABOUT)) != about:
-            if answered and found is not None:
-                why = "of another model or source, or with other options"
-                raise InputError(f"{store.root} has answers {why} ({ABOUT} says which); name a new folder")
-            store.write(ABOUT, about)
+        _claim(store, about, there)
         wanted = {f"{absolute(file.where).relative_to(base)}.{self.form}": file for file in texts}
         new = {name: file for name, file in wanted.items() if name not in there}
         for name, file in new.items():
@@ -174,6 +170,17 @@ class Asked:
         if failed:
             what = f"{len(failed)} of the {len(wanted)} files of {source} cannot be predicted"
             raise InputError(f"{what}; the first: {failed[0]}")
+
+
+def _claim(store: Store, about: bytes, there: set[str]) -> None:
+    """Note in a folder how its answers are made. Raises InputError if it has answers that were made in another way."""
+    if (found := store.read(ABOUT)) == about:
+        return
+    answered = any(name.endswith((".jsonl", ".csv")) for name in there)  # not after a first try with a wrong field
+    if answered and found is not None:
+        why = "of another model or source, or with other options"
+        raise InputError(f"{store.root} has answers {why} ({ABOUT} says which); name a new folder")
+    store.write(ABOUT, about)
 
 
 def _rows(

@@ -24,7 +24,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import stdtr, stdtrit
 
-from tlm.data.tasks.metrics import BY_EXAMPLE, POSITIVE, REGRESSION, Floats, places_of, scores_of, sum_in_order, sums_of
+from tlm.data.tasks.metrics import (
+    BY_EXAMPLE,
+    POSITIVE,
+    REGRESSION,
+    Floats,
+    count_classes,
+    places_of,
+    scores_of,
+    sum_in_order,
+    sums_of,
+)
 
 LEAST_SEEDS = 3  # for an interval
 CORRELATIONS = (*REGRESSION, "matthews")  # from -1 to 1; all other scores are from 0 to 1
@@ -93,7 +103,7 @@ class Predictions:
         """The sums of each group for all runs, side by side; sparse where most are 0: each answer has one class."""
         if self.gold.ndim == 2 or self.metric in REGRESSION:
             return np.hstack([sums_of(self.metric, self.gold, run, self.group, self.groups) for run in self.predicted])
-        classes = max(2, int(max(self.gold.max(initial=0), self.predicted.max(initial=0))) + 1)  # of any run
+        classes = count_classes(self.gold, self.predicted)  # of any run
         places = [places_of(self.gold, run, self.group, classes) for run in self.predicted]
         shape = (self.groups, 3 * classes)
         return sparse.hstack([sparse.coo_array((np.ones(len(one[0])), one), shape=shape) for one in places], "csr")

@@ -1,5 +1,6 @@
 """The command line: made from signatures, answers at once, ends with the right code."""
 
+import errno
 import importlib
 import inspect
 import os
@@ -16,7 +17,7 @@ import pytest
 from research.__main__ import STUDIES
 from tlm import __version__
 from tlm.cli.command import descriptions, flat
-from tlm.cli.main import COMMANDS
+from tlm.cli.main import COMMANDS, for_users
 from tlm.errors import NO_TORCH
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +45,11 @@ def test_a_disk_that_is_full_for_an_array_of_numpy_interrupts() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, text=True)
     assert done.stderr.startswith("tlm: no space left on the disk (while reading or writing); free some, then repeat")
     assert done.returncode == 3
+
+
+def test_of_a_copy_the_file_that_is_written_is_named() -> None:
+    error = for_users(OSError(errno.ENOSPC, "No space left on device", "store/model", None, "folder/model"))
+    assert str(error) == "no space left on the disk (folder/model); free some, then repeat"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory do not hold here")

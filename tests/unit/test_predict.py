@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import re
 import sys
 import unicodedata
@@ -139,6 +140,14 @@ def test_no_csv_cell_begins_a_formula(texts: list[str]) -> None:
 def test_no_field_of_a_new_file_begins_a_formula(tmp_path: Path) -> None:
     write_new(str(tmp_path / "next.csv"), [{"=text": "=1+1", "n": -1}], ["=text", "n"])
     assert (tmp_path / "next.csv").read_text(encoding="utf-8-sig") == "'=text,n\n'=1+1,-1\n"
+
+
+def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A disk that fills up leaves no half of it, which the next try would refuse to replace."""
+    rows = [{"text": "one", "margin": 0.5}, {"text": "two", "margin": math.nan}]
+    with pytest.raises(ValueError, match="JSON"):
+        write_new(str(tmp_path / "next.jsonl"), rows, list(rows[0]))
+    assert not list(tmp_path.iterdir())
 
 
 def test_negative_numbers_stay_numbers() -> None:

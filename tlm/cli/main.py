@@ -125,7 +125,7 @@ def for_users(error: BaseException) -> TlmError:
         return Interrupted("not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat")
     if not isinstance(error, OSError):
         raise error
-    where = error.filename or "while reading or writing"
+    where = error.filename2 or error.filename or "while reading or writing"  # of a copy, what is written
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or str(error).endswith(" written"):  # numpy's, which has no errno
         return Interrupted(f"no space left on the disk ({where}); free some, then repeat")
     return InputError(f"{where}: {error.strerror or error}; fix that, then repeat")

@@ -74,11 +74,11 @@ def check_new(to: str) -> None:
 
 def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> None:
     """Write rows with the fields `head` into a new file, CSV or JSON lines by its extension, as `write_rows` does."""
-    own = to.endswith(".jsonl")
-    with Path(to).open("x", encoding="utf-8" if own else "utf-8-sig", newline="") as sink:  # for Excel
-        if own:
+    with written(to, ()) as sink:
+        if to.endswith(".jsonl"):
             sink.writelines(map(_json_line, rows))
         else:
+            sink.write("\ufeff")  # for Excel
             cells = ([inert(cell, _HARMFUL) for cell in line] for line in (head, *(row.values() for row in rows)))
             csv.writer(sink, lineterminator="\n").writerows(cells)
 
@@ -126,7 +126,7 @@ def written(to: str, read: Sequence[Path]) -> Iterator[TextIO]:
     finally:
         if part.exists() and part != target:
             part.unlink()
-            say(f"predict: {to} is not written; predict begins with the first row each time")
+            say(f"{to} is not written; the command begins with the first row each time")
 
 
 @contextmanager

@@ -154,6 +154,23 @@ def test_a_damaged_manifest_is_passed_over_and_its_step_makes_the_artifact_again
     assert made.manifest.key in ls(root=root)
 
 
+def test_a_manifest_that_was_damaged_on_its_way_alone_is_used(root, store, monkeypatch, capsys):
+    made, damaged, read = make(root), list[str](), type(store).read
+
+    def once(self, name):
+        data = read(self, name)
+        if not name.endswith("/manifest.json") or name in damaged:
+            return data
+        damaged.append(name)
+        return data[:-100]
+
+    monkeypatch.setattr(type(store), "read", once)
+    assert make(root).uri == made.uri
+    assert damaged == [f"{made.folder_name}/manifest.json"]
+    assert "already there" in capsys.readouterr().err
+    assert read(store, f"{damaged[0]}.damaged") is None
+
+
 def run(*command: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

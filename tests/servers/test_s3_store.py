@@ -8,6 +8,7 @@ import pytest
 
 from tests.making import everything, expected, flip, make
 from tests.servers import servers
+from tests.servers.faulty import Answer, Request, faulty
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import open_store, s3
 from tlm.artifacts.stores.s3 import S3Store
@@ -78,6 +79,54 @@ def test_a_bucket_that_is_not_there_is_said(store):
     for use in (lambda: lost.read("x"), lambda: lost.create("x", b""), lambda: list(lost.list(""))):
         with pytest.raises(InputError, match=r"-lost/prefix: the bucket does not exist .*make it first"):
             use()
+
+
+PAGE = b"<html><body><p>Please log in</p></body></html>"
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_a_page_of_a_proxy_is_no_answer(s3_root, s3_server, monkeypatch, tmp_path, status):
+    """Each request gets one, and is repeated: a page is no file, no list, no success, and no file that is missing."""
+    met = set[tuple[str, str]]()
+
+    def trouble(request: Request) -> Answer | None:
+        known = not met or (request.method, request.path) in met
+        met.add((request.method, request.path))
+        return None if known else Answer(status, PAGE)
+
+    (tmp_path / "source").write_bytes(b"source")
+    with faulty(s3_server.url, trouble) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        store = S3Store(s3_root)
+        assert list(store.list("")) == []
+        store.add("a/added", tmp_path / "source")
+        store.write("a/written", b"written")
+        assert store.create("a/created", b"created")
+        assert not store.create("a/created", b"other")
+        assert [one.name for one in store.list("a/")] == ["a/added", "a/created", "a/written"]
+        assert (store.read("a/written"), store.read("a/none")) == (b"written", None)
+        assert store.local("a/added").read_bytes() == b"source"
+        assert store.local_ranges("a/created", 7, ((1, 3),)).read_bytes() == b"\0re\0\0\0\0"
+    assert len(met) > 8
+
+
+def test_a_first_answer_that_is_no_answer_of_s3_is_a_setting_at_fault(s3_root, s3_server, monkeypatch):
+    """As of the console of MinIO, which answers each request with a page."""
+    with faulty(s3_server.url, lambda _: Answer(200, PAGE)) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        with pytest.raises(InputError, match=r"has no ETag, so it is not that of an S3 server; .*AWS_ENDPOINT_URL_S3"):
+            S3Store(s3_root).read("x")
+
+
+def test_what_arrives_in_part_is_not_taken_for_the_whole(store, monkeypatch):
+    """Even where the headers say that it is: no digest tells that of a corpus or task."""
+    monkeypatch.setattr(s3, "PAUSES", (0,))
+    store.write("x", b"0123")
+    for read in (lambda: store.local("x", 8), lambda: store.local_ranges("x", 8, ((0, 8),))):
+        with pytest.raises(Interrupted, match="4 read, but total bytes expected is 8"):
+            read()
+        assert not [path for path in store.cache.rglob("*") if path.is_file()]
+    assert store.local("x", 4).read_bytes() == b"0123"
 
 
 @pytest.mark.parametrize(

@@ -174,11 +174,13 @@ def finished(recipe: Recipe, root: str | None) -> str | None:
     return None if found is None else found.uri
 
 
-def _find(store: Store, recipe: Recipe) -> Artifact | None:
+def _find(store: Store, recipe: Recipe, again: bool = True) -> Artifact | None:
     """Return the recipe's result if it exists. A damaged manifest is moved aside, so the result is made again."""
     try:
         return Artifact.find(store, recipe.kind, recipe.key)
     except Damaged as error:
+        if again:  # it may have been damaged on its way
+            return _find(store, recipe, again=False)
         name = f"{recipe.kind}/{recipe.key}/{MANIFEST}"
         damaged = store.read(name)
         if damaged is not None:  # else another process has just renamed it

@@ -31,7 +31,13 @@ BROKEN = (HTTPError, exceptions.IncompleteReadError, exceptions.ResponseStreamin
 PASSING = (408, 429)  # client errors by number, but a later try may succeed
 BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
 RANGE = 16 << 20  # bytes of an object to read at once, if not all of it is wanted
-ABSENT, EXISTS = ("NoSuchKey", "404"), ("PreconditionFailed", "412")
+ABSENT = "NoSuchKey"  # a 404 without it is not the server's, but of a proxy before it
+EXISTS = ("PreconditionFailed", "412")
+# What an answer with a success has in it; a page by a proxy, such as "please log in", does not have it.
+PROOF = {
+    **dict.fromkeys(("GetObject", "HeadObject", "PutObject", "UploadPart", "CompleteMultipartUpload"), "ETag"),
+    **dict.fromkeys(("ListObjectsV2", "ListMultipartUploads"), "IsTruncated"),
+}
 CONFLICT = ("ConditionalRequestConflict", "409")  # another writer is creating the same object
 
 
@@ -61,8 +67,9 @@ class S3Store:
     def create(self, name: str, data: bytes) -> bool:
         return self._call(f"creating {name}", lambda: self._put_new(name, data))
 
-    def local(self, name: str) -> Path:
-        return self._cached(name, lambda part: self._call(f"reading {name}", lambda: self._download(name, part)))
+    def local(self, name: str, size: int | None = None) -> Path:
+        """Return the path of a local copy; without a digest to check it by, give its `size`, or a part may pass."""
+        return self._cached(name, lambda part: self._call(f"reading {name}", lambda: self._download(name, part, size)))
 
     def local_ranges(self, name: str, size: int, ranges: Ranges) -> Path:
         """A local file of `size` bytes with these ranges of an object; the rest of it is a hole.
@@ -127,13 +134,15 @@ class S3Store:
         try:
             return bytes(self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)["Body"].read())
         except ClientError as error:
-            if _code(error) not in ABSENT:
+            if _code(error) != ABSENT:
                 raise
             return None
 
     def _get_range(self, name: str, start: int, stop: int) -> bytes:
         where = {"Bucket": self.bucket, "Key": self.prefix + name, "Range": f"bytes={start}-{stop - 1}"}
-        return bytes(self.client.get_object(**where)["Body"].read())
+        found = bytes(self.client.get_object(**where)["Body"].read())
+        _check_size(len(found), stop - start)
+        return found
 
     def _upload(self, name: str, source: Path) -> None:
         with source.open("rb") as file:
@@ -154,11 +163,12 @@ class S3Store:
             self._put(name, data)
         return True
 
-    def _download(self, name: str, part: Path) -> None:
+    def _download(self, name: str, part: Path, size: int | None) -> None:
         try:
             self.client.download_file(self.bucket, self.prefix + name, str(part))
+            _check_size(part.stat().st_size, size)
         except ClientError as error:
-            if _code(error) not in ABSENT:
+            if _code(error) != ABSENT:
                 raise
 
     def _items(self, doing: str, operation: str, key: str, prefix: str) -> Iterator[dict[str, Any]]:
@@ -193,8 +203,8 @@ class S3Store:
         if isinstance(error, BROKEN):
             return True
         if isinstance(error, ClientError):
-            # NoSuchUpload: the upload was completed, but the answer that said so was lost.
-            passing = _code(error) == "NoSuchUpload" or _status(error) >= 500 or _status(error) in PASSING
+            # NoSuchUpload: the upload was completed, but the answer that said so was lost. 404: see `ABSENT`.
+            passing = _code(error) in ("NoSuchUpload", "404") or _status(error) >= 500 or _status(error) in PASSING
             return _code(error) in CONFLICT or (self.answered and passing)
         lost = (exceptions.HTTPClientError, exceptions.ConnectionError, boto3.exceptions.RetriesExceededError)
         return self.answered and isinstance(error, lost)
@@ -214,7 +224,8 @@ class S3Store:
         code, status = _code(error), _status(error)
         if code in ("NoSuchBucket", "404"):
             return InputError(
-                f"{self.root}: the bucket does not exist ({doing}); make it first, or check the root's spelling"
+                f"{self.root}: the bucket does not exist ({doing}); make it first, or check the spelling of the root "
+                "and of the server's address"
             )
         if 400 <= status < 500 and status not in (409, *PASSING):
             advice = f"check the credentials{' (the Secret tlm-s3)' * in_pod()} and the bucket's policy"
@@ -229,7 +240,8 @@ def _status(error: ClientError) -> int:
 
 
 def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+    """The code of S3; of an answer that has none, the status."""
+    return str(error.response.get("Error", {}).get("Code") or _status(error))
 
 
 def _client(root: str) -> Any:
@@ -247,9 +259,25 @@ def _client(root: str) -> Any:
     if "@" in endpoint:
         raise InputError(f"{root}: {password}")
     check_url(endpoint, "AWS_ENDPOINT_URL_S3")
+    client.meta.events.register("after-call.s3", _check_answer)
     if checksums:
         client.meta.events.register_first("needs-retry.s3", _refuse_redirect)
     return client
+
+
+class _NotS3(exceptions.HTTPClientError):  # type: ignore[misc]
+    fmt = "the answer to {operation} has no {field}, so it is not that of an S3 server"
+
+
+def _check_size(found: int, expected: int | None) -> None:
+    if expected not in (None, found):
+        raise exceptions.IncompleteReadError(actual_bytes=found, expected_bytes=expected)
+
+
+def _check_answer(http_response: Any, parsed: dict[str, Any], model: Any, **_: Any) -> None:
+    """Raise _NotS3 if a success is not an answer of an S3 server."""
+    if http_response.status_code < 300 and PROOF.get(model.name, "ResponseMetadata") not in parsed:
+        raise _NotS3(operation=model.name, field=PROOF[model.name])
 
 
 def _refuse_redirect(response: tuple[Any, Any] | None, **_: Any) -> None:

@@ -259,7 +259,7 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     if any({"", ".", ".."} & set(name.split("/")) for name in sizes):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
     return [
-        _raw_file(f"s3://{bucket}/{name}", partial(store.local, name), size, cache=store.cache,
+        _raw_file(f"s3://{bucket}/{name}", partial(store.local, name, size), size, cache=store.cache,
                   locate_ranges=partial(store.local_ranges, name, size))
         for name, size in sizes.items()
     ]  # fmt: skip

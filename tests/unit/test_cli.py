@@ -52,6 +52,20 @@ def test_of_a_copy_the_file_that_is_written_is_named() -> None:
     assert str(error) == "no space left on the disk (folder/model); free some, then repeat"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("can't start new thread"),
+        pa.lib.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
+    ],
+)
+def test_a_limit_of_threads_interrupts(error: Exception) -> None:
+    """Little memory does the same to them: each needs a stack."""
+    found = for_users(error)
+    assert str(found).startswith("no thread can be started; give this process more memory or threads (`ulimit -v`, ")
+    assert found.exit_code == 3
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory do not hold here")
 def test_too_little_memory_is_said_to_be_that_and_not_a_damaged_file(tmp_path: Path) -> None:
     texts = pa.table({"text": [f"{number} " * 200_000 for number in range(100, 200)]})

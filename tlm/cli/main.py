@@ -123,6 +123,9 @@ def for_users(error: BaseException) -> TlmError:
         return InputError(NO_TORCH)
     if isinstance(error, MemoryError):
         return Interrupted("not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat")
+    if "launch worker thread" in str(error) or "start new thread" in str(error):  # pyarrow's, Python's
+        limits = "(`ulimit -v`, `ulimit -u`, a pod's limit)"
+        return Interrupted(f"no thread can be started; give this process more memory or threads {limits}, then repeat")
     if not isinstance(error, OSError):
         raise error
     where = error.filename2 or error.filename or "while reading or writing"  # of a copy, what is written

@@ -118,6 +118,14 @@ def test_a_first_answer_that_is_no_answer_of_s3_is_a_setting_at_fault(s3_root, s
             S3Store(s3_root).read("x")
 
 
+def test_an_object_that_is_missing_is_not_asked_for_again(store):
+    """Amazon's client asks for the size first, by HEAD, and a 404 to that has no code."""
+    store.write("x", b"0123")
+    store.client.meta.config.response_checksum_validation = "when_supported"  # as on Amazon's S3
+    assert not store.local("none").exists()
+    assert store.local("x").read_bytes() == b"0123"
+
+
 def test_what_arrives_in_part_is_not_taken_for_the_whole(store, monkeypatch):
     """Even where the headers say that it is: no digest tells that of a corpus or task."""
     monkeypatch.setattr(s3, "PAUSES", (0,))

@@ -31,7 +31,6 @@ BROKEN = (HTTPError, exceptions.IncompleteReadError, exceptions.ResponseStreamin
 PASSING = (408, 429)  # client errors by number, but a later try may succeed
 BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
 RANGE = 16 << 20  # bytes of an object to read at once, if not all of it is wanted
-ABSENT = "NoSuchKey"  # a 404 without it is not the server's, but of a proxy before it
 EXISTS = ("PreconditionFailed", "412")
 # What an answer with a success has in it; a page by a proxy, such as "please log in", does not have it.
 PROOF = {
@@ -134,7 +133,7 @@ class S3Store:
         try:
             return bytes(self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)["Body"].read())
         except ClientError as error:
-            if _code(error) != ABSENT:
+            if not _is_absent(error):
                 raise
             return None
 
@@ -168,7 +167,7 @@ class S3Store:
             self.client.download_file(self.bucket, self.prefix + name, str(part))
             _check_size(part.stat().st_size, size)
         except ClientError as error:
-            if _code(error) != ABSENT:
+            if not _is_absent(error):
                 raise
 
     def _items(self, doing: str, operation: str, key: str, prefix: str) -> Iterator[dict[str, Any]]:
@@ -203,7 +202,7 @@ class S3Store:
         if isinstance(error, BROKEN):
             return True
         if isinstance(error, ClientError):
-            # NoSuchUpload: the upload was completed, but the answer that said so was lost. 404: see `ABSENT`.
+            # NoSuchUpload: the upload was completed, but the answer that said so was lost. 404: see `_is_absent`.
             passing = _code(error) in ("NoSuchUpload", "404") or _status(error) >= 500 or _status(error) in PASSING
             return _code(error) in CONFLICT or (self.answered and passing)
         lost = (exceptions.HTTPClientError, exceptions.ConnectionError, boto3.exceptions.RetriesExceededError)
@@ -242,6 +241,11 @@ def _status(error: ClientError) -> int:
 def _code(error: ClientError) -> str:
     """The code of S3; of an answer that has none, the status."""
     return str(error.response.get("Error", {}).get("Code") or _status(error))
+
+
+def _is_absent(error: ClientError) -> bool:
+    """Whether there is no such object. A 404 without a code is of a proxy, but the answer to HEAD never has one."""
+    return _code(error) == "NoSuchKey" or (_code(error) == "404" and error.operation_name == "HeadObject")
 
 
 def _client(root: str) -> Any:

@@ -76,6 +76,12 @@ def test_only_new_files_are_predicted_and_names_do_not_depend_on_others(
     assert made(to)["day-1/a.jsonl.jsonl"] == before["day-1/a.jsonl.jsonl"]
 
 
+def test_a_folder_that_kubeflow_began_goes_on_anywhere(model: str, texts: Path, tmp_path: Path) -> None:
+    """It hands 0.0 to a step as 0."""
+    for at_least in (0, 0.0):
+        predict_command(model, source=str(texts), to=f"{tmp_path}/labels/", at_least=at_least)
+
+
 def test_a_bad_file_stops_no_other_and_is_named_at_the_end(model: str, texts: Path, tmp_path: Path) -> None:
     write(texts / "day-1" / "a.jsonl", [{"body": "no text"}])
     (texts / "c.csv").write_text("id,body\n1,no text\n")

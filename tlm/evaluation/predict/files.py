@@ -147,7 +147,8 @@ class Asked:
         texts = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(own)]  # no answers
         if not texts:
             raise InputError(f"{source} has files in {store.root} alone, which is for answers; name another folder")
-        options = {"fields": self.fields, "keep": self.keep, "at_least": self.at_least}
+        at_least = float(self.at_least)  # Kubeflow gives 0 for 0.0
+        options = {"fields": self.fields, "keep": self.keep, "at_least": at_least}
         about = canonical_json({"model": made_with, "source": str(base), **options})
         there, failed = {one.name for one in store.list("")}, list[str]()
         _claim(store, about, there)

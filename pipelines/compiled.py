@@ -128,7 +128,7 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
         places[name] = "parameter"
         values[name] = value if name in known and known[name].type is str else _read_yaml(value, f"--set {change}")
     for name, parameter in known.items():
-        if parameter.required and name not in values:
+        if parameter.required and values.get(name, "") == "":
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     checked = {name: _checked(name, value, known, f"{places[name]} '{name}'") for name, value in values.items()}
     pods = {field: checked[f"train_{field}"] for field in vars(Pods()) if f"train_{field}" in checked}

@@ -43,4 +43,6 @@ def test_model_source_and_target_must_be_given_() -> None:
         f"predict_{one}" for one in ("model", "source", "to")
     }
     assert "is missing and has no default" in refused(read_parameters, None, ["predict_model=m", "predict_to=l"], known)
+    nothing = ["predict_model=", "predict_source=s", "predict_to=l"]
+    assert "'predict_model' is missing and has no default" in refused(read_parameters, None, nothing, known)
     assert "leave --nodes and --data-pods out" in refused(build, "predict", Parallelism(data_pods=2))

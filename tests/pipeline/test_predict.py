@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.compiled import build, of_this_code, read_parameters
+from pipelines.compiled import build, compile_text, of_this_code, parse, read_parameters
 from pipelines.form import Parallelism
 from tests.tiny import refused
 from tests.toys import make_task, words
@@ -46,3 +46,9 @@ def test_model_source_and_target_must_be_given_() -> None:
     nothing = ["predict_model=", "predict_source=s", "predict_to=l"]
     assert "'predict_model' is missing and has no default" in refused(read_parameters, None, nothing, known)
     assert "leave --nodes and --data-pods out" in refused(build, "predict", Parallelism(data_pods=2))
+
+
+def test_a_file_that_cannot_be_predicted_does_not_stay_on_for_a_quarter_of_an_hour() -> None:
+    """Its error makes the step fail, and Kubeflow waits longer before each try: 20 seconds, 40, 80, 160, 320."""
+    (step,) = (task for _, task in parse(compile_text(name="predict"), "predict").tasks())
+    assert step["retryPolicy"]["maxRetryCount"] == 2

@@ -37,7 +37,8 @@ def expected(model: Tfidf | StaticModel, totals: np.ndarray) -> np.ndarray:
         return totals
     if model.linear.softmax:
         return softmax(totals)
-    return expit(totals) / expit(totals).sum()
+    powers = expit(totals) ** (1 / model.linear.temperature)
+    return powers / powers.sum()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,13 +59,16 @@ def test_the_two_classes_of_one_row_have_opposite_numbers(tmp_path: Path) -> Non
         for place, text in enumerate(words(90, 2))
     ]
     task = make_task(tmp_path, rows, "accuracy", ["n", "y"])
-    (no, yes) = (explained(baseline(task, root=str(tmp_path)), "a good one", None, label, 3, "cpu") for label in "ny")
+    metrics = baseline(task, root=str(tmp_path))
+    (no, yes) = (explained(metrics, "a good one", None, label, 3, "cpu") for label in "ny")
     assert no["answer"] == pytest.approx(1 - yes["answer"])
     features, opposite = yes["parts"][0]["features"], no["parts"][0]["features"]
     assert features == {name: -value for name, value in opposite.items()}
     assert next(iter(features)) == "good"
     assert features["good"] > 0
-    assert yes["answer"] == pytest.approx(expit(yes["parts"][0]["bias"] + sum(features.values())))
+    temperature = Artifact.open(metrics).json("metrics.json")["chosen"]["temperature"]
+    assert temperature != 1
+    assert yes["answer"] == pytest.approx(expit((yes["parts"][0]["bias"] + sum(features.values())) / temperature))
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.imported import import_predictions
-from tlm.evaluation.score.mix import mix, mixtures
+from tlm.evaluation.score.mix import mix, mixtures, parts_of
 
 LABELS = ["blue", "green", "red"]
 SPLITS = ["train"] * 60 + ["dev"] * 260 + ["test"] * 20
@@ -114,7 +115,7 @@ def test_weights_are_those_of_a_search_in_plain_loops(count: int, numbers: bool,
     temperatures, shares, lowest = plain_search(parts, gold, numbers)
     found = fitted(parts, gold)
     assert list(found.temperatures) == temperatures
-    assert loss(replace(found, shares=shares).apply(parts), gold) == pytest.approx(lowest, rel=1e-9)
+    assert loss(replace(found, shares=shares, temperature=1.0).apply(parts), gold) == pytest.approx(lowest, rel=1e-9)
     trust = len(gold) / (len(gold) + 100)
     assert np.allclose(found.shares, [trust * share + (1 - trust) / count for share in shares])
 
@@ -212,14 +213,15 @@ def test_a_mixture_is_no_worse_than_equal_weights(seed: int, count: int, numbers
     if not numbers:
         parts[0] = np.eye(3)[parts[0].argmax(axis=1)]  # hard labels: log-loss of those that are wrong has no end
     found = fitted(parts, gold)
-    mixed = found.apply(parts)
+    mixed, plain = found.apply(parts), replace(found, temperature=1.0)
     assert sum(found.shares) == pytest.approx(1)
     assert min(found.shares) >= 0
     assert numbers or np.allclose(mixed.sum(axis=1), 1)
     assert numbers or mixed.min(initial=0) >= 0
     if size:
-        equal = replace(found, shares=(1 / count,) * count).apply(parts)
-        assert loss(mixed, gold) <= loss(equal, gold) * (1 + 1e-11)
+        equal = replace(plain, shares=(1 / count,) * count).apply(parts)
+        assert loss(plain.apply(parts), gold) <= loss(equal, gold) * (1 + 1e-11)
+        assert loss(mixed, gold) <= loss(plain.apply(parts), gold) * (1 + 1e-11)
 
 
 def grouped_parts(numbers: bool = False) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
@@ -351,13 +353,15 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mixture_is_what_its_weights_make_of_its_parts(kind: str, store: Store) -> None:
     found = store.mixed(*members_of(store, kind))
-    weights = fitted(parts_in(store, kind, "dev"), gold_of(False, "dev"))
+    members = parts_of([Artifact.open(uri) for uri in members_of(store, kind)])
+    fit = partial(fitted, own=[part.temperature for part in members])
+    weights = fit(parts_in(store, kind, "dev"), gold_of(False, "dev"))
     model = found.input("model")
     assert tuple(model.details["shares"]) == weights.shares
     assert tuple(model.details["temperatures"]) == weights.temperatures
     assert np.allclose(values_of(found, "test"), weights.apply(parts_in(store, kind, "test")), rtol=0, atol=1e-12)
     group = read_splits(Artifact.open(store.task), "dev")["dev"].group
-    dev = cross_fitted(parts_in(store, kind, "dev"), gold_of(False, "dev"), group)
+    dev = cross_fitted(parts_in(store, kind, "dev"), gold_of(False, "dev"), group, fit)
     assert np.allclose(values_of(found, "dev").sum(axis=1), 1)
     assert np.allclose(values_of(found, "dev"), dev, rtol=0, atol=1e-9)
     assert found.details["arm"] == KINDS[kind]

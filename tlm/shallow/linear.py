@@ -16,6 +16,7 @@ from tlm.data.tasks.metrics import UNFITTED, Floats, Split, Texts, dev_score, fi
 from tlm.progress import Meter, say
 from tlm.shallow.features import joined
 from tlm.shallow.folder import FAMILY, Arrays
+from tlm.shallow.temperature import fitted_temperature
 
 MOST_ITERATIONS = 1000
 
@@ -30,6 +31,7 @@ class Linear:
         classes: Number of classes; 0 for numbers.
         softmax: Whether the rows are normalised together, not each by itself.
         thresholds: Of each label, where a text may have several; else None.
+        temperature: Of rows that are normalised each by itself, where a text has one label.
     """
 
     weights: Floats
@@ -37,6 +39,7 @@ class Linear:
     classes: int
     softmax: bool = False
     thresholds: list[float] | None = None
+    temperature: float = 1.0
 
     @classmethod
     def fit(
@@ -82,12 +85,15 @@ class Linear:
         classes, thresholds = len(config["labels"] or []), config.get("thresholds")
         if len(arrays["weights"]) not in (classes, int(classes in (0, 2))):
             raise ValueError(f"weights of {len(arrays['weights'])} classes, and {classes} labels")
-        return cls(arrays["weights"], arrays["bias"], classes, config["softmax"], thresholds)
+        temperature = config.get("temperature", 1.0)
+        return cls(arrays["weights"], arrays["bias"], classes, config["softmax"], thresholds, temperature)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the values and arrays that a folder keeps of the model."""
-        several = {} if self.thresholds is None else {"thresholds": self.thresholds}
-        return {"softmax": self.softmax, **several}, {"weights": self.weights, "bias": self.bias}
+        more: dict[str, Any] = {} if self.thresholds is None else {"thresholds": self.thresholds}
+        if self.temperature != 1:
+            more["temperature"] = self.temperature
+        return {"softmax": self.softmax, **more}, {"weights": self.weights, "bias": self.bias}
 
     def predict(self, features: Any) -> Floats:
         """Probabilities, shape [n, classes]; or numbers, shape [n, 1]."""
@@ -101,6 +107,7 @@ class Linear:
             return chances
         if self.classes == 2:
             chances = np.hstack([chances, 1 - chances])
+        chances **= 1 / self.temperature
         total = chances.sum(axis=1, keepdims=True)
         return np.divide(chances, total, out=np.full_like(chances, 1 / self.classes), where=total > 0)  # type: ignore[no-any-return]
 
@@ -123,14 +130,14 @@ class Setting:
         balanced: Whether classes are weighted by the inverse of their frequency.
         score: By the task's metric, the mean of all views.
         features: Which of the features that were considered.
-        thresholds: Of each label, fitted to what the folds predict, where a text may have several; else None.
+        predicted: For the examples that the folds judge, in their order.
     """
 
     strength: float
     balanced: bool
     score: float
     features: Any
-    thresholds: list[float] | None = None
+    predicted: list[Floats]
 
 
 def views_of(train: Split, dev: Split) -> list[list[Fold]]:
@@ -205,7 +212,7 @@ class Search:
             self.tried += 1
             self._meter.advance(1)
             if self.best is None or score > self.best.score:
-                self.best = Setting(strength, balanced, score, features, self._thresholds(predicted))
+                self.best = Setting(strength, balanced, score, features, predicted)
 
     def fitted(self, features: Any, about: dict[str, Any], name: str) -> tuple[Linear, dict[str, Any]]:
         """Fit the training examples with the best setting. Returns the model, and the setting for the report.
@@ -220,15 +227,20 @@ class Search:
         found = Linear.fit(features, gold, self.classes, best.strength, best.balanced, self._meter)
         self._meter.close()
         chosen = {**about, "class weights": "balanced" if best.balanced else "none", "C": best.strength}
+        if self.folds and self.gold.ndim == 2:
+            found = replace(found, thresholds=fitted_thresholds(*self._judged(self.folds)).tolist())
+        elif self.folds and self.classes and not found.softmax:
+            last = self.views[-1]  # dev, if there is one: this very model predicted it, those of other folds saw less
+            chosen["temperature"] = fitted_temperature(*self._judged(last))
+            found = replace(found, temperature=chosen["temperature"])
         say(f"{name}: {self.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
-        return replace(found, thresholds=best.thresholds), chosen
+        return found, chosen
 
-    def _thresholds(self, predicted: Sequence[Floats]) -> list[float] | None:
-        if self.gold.ndim == 1:
-            return None
-        judged = self.gold[np.concatenate([np.zeros(0, int), *(rows for _, rows in self.folds)])]
-        empty = np.zeros((0, self.classes))
-        return list(map(float, fitted_thresholds(np.concatenate([empty, *predicted]), judged)))
+    def _judged(self, folds: list[Fold]) -> tuple[Floats, NDArray[Any]]:
+        """What the best setting predicts for the examples that the last of all folds judge, and the right answers."""
+        assert self.best is not None, "something was considered"
+        predicted = np.concatenate(self.best.predicted[-len(folds) :])
+        return predicted, self.gold[np.concatenate([rows for _, rows in folds])]
 
     def _score(self, predicted: Iterator[Floats]) -> float:
         scores = []

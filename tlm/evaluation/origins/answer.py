@@ -88,9 +88,12 @@ def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer
     if isinstance(weights, Cascade):  # the one that answers says why
         yield from _parts(predictor.parts[int(weights.passed(predicted[0])[0])][0], text, pair, place, answer)
         return
+    total = float(replace(weights, temperature=1.0).apply(predicted)[0, place])
+    scale = answer / total if total and weights.temperature != 1 else 1.0  # so that what they add is the answer
     for number, (share, members) in enumerate(zip(weights.shares, predictor.parts, strict=True)):
-        alone = replace(weights, shares=tuple(share * (other == number) for other in range(len(predicted))))
-        adds, own = float(alone.apply(predicted)[0, place]), float(predicted[number][0, place])
+        shares = tuple(share * (other == number) for other in range(len(predicted)))
+        alone = replace(weights, shares=shares, temperature=1.0)
+        adds, own = scale * float(alone.apply(predicted)[0, place]), float(predicted[number][0, place])
         for part in _parts(members[0], text, pair, place, own):  # several, if the member is a mixture itself
             yield part._replace(share=share * part.share, adds=adds * part.adds / own if own else 0.0)
 

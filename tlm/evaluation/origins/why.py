@@ -45,7 +45,7 @@ class Explained:
 
 
 def exact(model: Tfidf | StaticModel, text: str, pair: str | None, place: int) -> Explained:
-    """Explain the logit of the class in `place`, or the number.
+    """Explain the logit of the class in `place`, before any temperature, or the number.
 
     Where each class has a model of its own, that is the log-odds of the class against all others; in a static model of
     three classes or more, the logit before the softmax.

@@ -18,12 +18,12 @@ from tlm.data.tasks.metrics import UNFITTED, Floats, Texts, fitted_thresholds, h
 from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import ONNX, OnnxClassifier, model_labels, model_thresholds
 from tlm.shallow.folder import AGAIN, FAMILY, config_of
+from tlm.shallow.temperature import TINY, fitted_temperature, loss, tempered
 
 EQUAL = 100  # equal weights count as much as this many examples of dev
 TEMPERATURES = (1.0, 0.7, 1.4, 0.5, 2.0, 0.35, 2.8, 0.25, 4.0, 0.18, 5.6, 0.125, 8.0)  # among equals, the first wins
 STEPS = 10  # weights are tenths
 MOST_PARTS = 4
-TINY = 1e-12
 LEAST_FITTED = 3  # examples that a line is fitted to
 DIGITS = 12  # losses that agree in them are equal: the rest is rounding
 
@@ -40,18 +40,21 @@ class Weights:
         shares: Weight of each part, 0 or more; they add up to 1.
         lines: Each part's numbers x become slope · x + intercept. Empty for classes and in older mixtures.
         thresholds: Of each label's mixed probability, where a text may have several; else empty.
+        temperature: That of the mixed probabilities; a mean of probabilities says too little. Older mixtures have 1.
     """
 
     temperatures: tuple[float, ...]
     shares: tuple[float, ...]
     lines: tuple[Line, ...] = ()
     thresholds: tuple[float, ...] = ()
+    temperature: float = 1.0
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> "Weights":
         """The weights whose `state` this is."""
         lines = tuple((slope, intercept) for slope, intercept in values.get("lines", ()))
-        return cls(tuple(values["temperatures"]), tuple(values["shares"]), lines, tuple(values.get("thresholds", ())))
+        thresholds, temperature = tuple(values.get("thresholds", ())), values.get("temperature", 1.0)
+        return cls(tuple(values["temperatures"]), tuple(values["shares"]), lines, thresholds, temperature)
 
     def state(self) -> dict[str, Any]:
         """The weights as JSON values."""
@@ -61,28 +64,33 @@ class Weights:
         """Mix predictions of the parts, each of shape [n, classes] (or [n, 1] for numbers)."""
         on_lines = _on_lines(parts, self.lines)
         several = bool(self.thresholds)
-        tempered = [_tempered(part, t, several) for part, t in zip(on_lines, self.temperatures, strict=True)]
-        return np.sum([share * part for share, part in zip(self.shares, tempered, strict=True)], axis=0)  # type: ignore[no-any-return]
+        parts = [_tempered(part, t, several) for part, t in zip(on_lines, self.temperatures, strict=True)]
+        mixed: Floats = np.sum([share * part for share, part in zip(self.shares, parts, strict=True)], axis=0)
+        return mixed if self.temperature == 1 else tempered(mixed, self.temperature)
 
 
-def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64]) -> Weights:
+def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64], own: Sequence[float] = ()) -> Weights:
     """The best weights on a grid, drawn towards equal ones: they have the share n / (n + `EQUAL`).
 
     Each part gets the temperature (numbers: the line) that is best for it alone. Among equals, the shares that are
-    nearest to equal win. Where a text may have several labels, thresholds are fitted to the mixed probabilities.
+    nearest to equal win. Then the mixture gets a temperature, or where a text may have several labels, thresholds.
 
     Args:
         parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
         gold: Class ordinals, or numbers, shape [n]; 0/1 of several labels, shape [n, classes].
+        own: The temperature that each part has already, 1 by default; it is left out of account.
     """
-    count, several = len(parts), gold.ndim == 2
+    count, several, own = len(parts), gold.ndim == 2, own or (1.0,) * len(parts)
     equal = tuple(1 / count for _ in parts)
     unfitted = (UNFITTED,) * parts[0].shape[1] if several else ()
     if not len(gold):
         return Weights((1.0,) * count, equal, thresholds=unfitted)
     raw, lines = parts, tuple(_line(part[:, 0], gold) for part in parts) if parts[0].shape[1] == 1 else ()
     parts = _on_lines(parts, lines)
-    best = tuple(min(TEMPERATURES, key=lambda t, part=part: loss(_tempered(part, t, several), gold)) for part in parts)  # type: ignore[misc]
+    best = tuple(
+        min((t / had for t in TEMPERATURES), key=lambda t, part=part: loss(_tempered(part, t, several), gold))  # type: ignore[misc]
+        for part, had in zip(parts, own, strict=True)
+    )
     grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
     uneven = {shares: sum_in_order((share / STEPS - 1 / count) ** 2 for share in shares) for shares in grid}
     candidates = [equal, *sorted(uneven, key=lambda shares: uneven[shares])]
@@ -92,7 +100,9 @@ def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64]) -> Weights
     found = weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))]
     trust = len(gold) / (len(gold) + EQUAL)
     mixed = Weights(best, tuple(trust * share + (1 - trust) / count for share in found), lines, unfitted)
-    return replace(mixed, thresholds=tuple(fitted_thresholds(mixed.apply(raw), gold).tolist())) if several else mixed
+    if several:
+        return replace(mixed, thresholds=tuple(fitted_thresholds(mixed.apply(raw), gold).tolist()))
+    return mixed if lines else replace(mixed, temperature=fitted_temperature(mixed.apply(raw), gold))
 
 
 AT_LEAST = "at_least"  # in the config.json of a cascade
@@ -173,18 +183,6 @@ def cross_fitted(parts: Sequence[Floats], gold: Floats, group: NDArray[np.int64]
     return mixed
 
 
-def loss(predicted: Floats, gold: Floats | NDArray[np.int64]) -> float:
-    """Mean log-loss of probabilities, shape [n, classes], or mean squared error of numbers, shape [n, 1].
-
-    Of several labels, `gold` is 0/1 of shape [n, classes], and the loss is a mean over texts and labels.
-    """
-    if gold.ndim == 2:
-        return float(-np.mean(np.log(np.maximum(np.where(gold, predicted, 1 - predicted), TINY))))
-    if predicted.shape[1] == 1:
-        return float(np.mean((predicted[:, 0] - gold) ** 2))
-    return float(-np.mean(np.log(np.maximum(predicted[np.arange(len(gold)), gold.astype(np.int64)], TINY))))
-
-
 def _line(numbers: Floats, gold: NDArray[Any]) -> Line:
     """The line of least squares through a part's numbers and the gold ones, both of shape [n].
 
@@ -211,10 +209,10 @@ def _tempered(part: Floats, temperature: float, several: bool = False) -> Floats
     """Probabilities at a temperature, of `several` labels each by itself; numbers stay as they are."""
     if temperature == 1 or part.shape[1] == 1:
         return part
-    powers = np.maximum(part, TINY) ** (1 / temperature)
     if several:
+        powers = np.maximum(part, TINY) ** (1 / temperature)
         return powers / (powers + np.maximum(1 - part, TINY) ** (1 / temperature))  # type: ignore[no-any-return]
-    return powers / powers.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
+    return tempered(np.maximum(part, TINY), temperature)
 
 
 PART = re.compile(r"\d+-\d+")  # the folder of a model in a mixture

@@ -107,6 +107,12 @@ class Part:
         """Mean prediction for the examples of a split: probabilities [n, classes], or numbers [n, 1]."""
         return np.mean([_predictions(member, split) for member in self.members], axis=0)  # type: ignore[no-any-return]
 
+    @property
+    def temperature(self) -> float:
+        """The mean temperature of its models' probabilities."""
+        chosen = [member.json("metrics.json").get("chosen") or {} for member in self.members]
+        return float(np.mean([one.get("temperature", 1.0) for one in chosen]))
+
 
 def parts_of(metrics: list[Artifact]) -> list[Part]:
     """The parts of a mixture, in the order in which their arms come first."""
@@ -159,7 +165,7 @@ def _predictions(metrics: Artifact, split: str) -> Floats:
     return pc.list_flatten(rows["probabilities"]).to_numpy().reshape(-1, classes)  # type: ignore[no-any-return]
 
 
-VERSION = 4
+VERSION = 5
 
 
 def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, root: str | None = None) -> str:
@@ -167,7 +173,8 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
 
     Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
     weight by log-loss on a small grid; numbers get a slope and an intercept, and a weight by squared error. The fewer
-    examples dev has, the nearer the weights are to equal ones. Of several labels a text, each gets a threshold.
+    examples dev has, the nearer the weights are to equal ones. Of several labels a text, each gets a threshold; else
+    the mixture gets a temperature of its own.
     The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
 
     With --first they become a cascade of two arms: the first one answers where its probability is high enough, and
@@ -226,10 +233,10 @@ def _check_cascade(parts: list[Part], task: Artifact, tolerance: float) -> None:
         raise InputError(f"the task has the problem '{problem}'; a cascade needs one label a text: mix without --first")
 
 
-def _fit(task: Artifact, settings: Mapping[str, Any]) -> predictor.Fit:
+def _fit(parts: list[Part], task: Artifact, settings: Mapping[str, Any]) -> predictor.Fit:
     """What fits the weights of a mixture with these settings, or the threshold of a cascade."""
     if "tolerance" not in settings:
-        return predictor.fitted
+        return partial(predictor.fitted, own=[part.temperature for part in parts])
     return partial(predictor.fitted_cascade, metric=task.details["metric"], tolerance=settings["tolerance"])
 
 
@@ -237,7 +244,7 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
     parts = parts_of(list(recipe.inputs.values()))
     task = parts[0].members[0].input("task")
     dev = [part.predictions("dev") for part in parts]
-    weights = _fit(task, recipe.settings)(dev, read_splits(task, "dev")["dev"].gold)
+    weights = _fit(parts, task, recipe.settings)(dev, read_splits(task, "dev")["dev"].gold)
     folders = [[f"{number}-{place}" for place in range(len(part.members))] for number, part in enumerate(parts)]
     models = [model for part in parts for member in part.members if (model := model_of(member))]  # each has one
     for name, model in zip(chain(*folders), models, strict=True):
@@ -250,6 +257,8 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
     names = [ReportRow.of(arm_of([part]), "").name for part in parts]
     if isinstance(weights, Weights):
         chosen = {f"weight of {name}": round(share, 3) for name, share in zip(names, weights.shares, strict=True)}
+        if weights.temperature != 1:
+            chosen["temperature"] = weights.temperature
     else:
         chosen = {
             f"probability from which {names[0]} answers": round(weights.at_least, 4),
@@ -265,7 +274,7 @@ def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     members, found = [*map(mixture.input, mixture.manifest.inputs)], mixture.details
     parts, splits = parts_of(members), read_splits(task, "dev", "test")
     values = {name: [part.predictions(name) for part in parts] for name in ("dev", "test")}
-    weights, fit = predictor.combined(found), _fit(task, mixture.manifest.settings)
+    weights, fit = predictor.combined(found), _fit(parts, task, mixture.manifest.settings)
     dev = predictor.cross_fitted(values["dev"], splits["dev"].gold, splits["dev"].group, fit)
     test = weights.apply(values["test"])
     thresholds = found.get("thresholds")

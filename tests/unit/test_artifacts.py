@@ -14,7 +14,7 @@ from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, add_files, con
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, scratch_folder
-from tlm.artifacts.stores.store import canonical_json, check_url, value_sha256
+from tlm.artifacts.stores.store import canonical_json, check_url, signed_json, value_sha256
 from tlm.errors import InputError
 
 # ---- names and digests
@@ -264,6 +264,20 @@ def test_a_manifest_that_is_not_what_was_published_is_said(tmp_path, change):
     path.write_text(json.dumps(json.loads(path.read_bytes()) | change))
     with pytest.raises(InputError, match=r"manifest\.json: .*; repeat its step$"):
         Artifact.open(f"{path.parent}")
+
+
+@pytest.mark.parametrize("change", [{"schema_version": 2}, {"surprise": 1}], ids=str)
+def test_what_a_newer_version_made_is_neither_read_nor_replaced(tmp_path, change):
+    """A store may be shared by machines of which one is upgraded first."""
+    path = manifest_of(tmp_path)
+    facts = json.loads(path.read_bytes()) | change
+    del facts["sha256"]
+    path.write_bytes(newer := signed_json(facts))
+    with pytest.raises(InputError, match="a newer tlm wrote it; upgrade here"):
+        Artifact.open(f"{path.parent}")
+    with pytest.raises(InputError, match="a newer tlm wrote it; upgrade here"):
+        make(f"{tmp_path}")
+    assert path.read_bytes() == newer
 
 
 @pytest.mark.parametrize(

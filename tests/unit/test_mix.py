@@ -22,10 +22,11 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import EQUAL, TEMPERATURES, Weights, cross_fitted, fitted, loss, open_predictor
 from tlm.evaluation.report.report import report
-from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.baseline import VERSIONS, baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.imported import import_predictions
 from tlm.evaluation.score.mix import mix, mixtures, parts_of
+from tlm.shallow import tfidf
 
 LABELS = ["blue", "green", "red"]
 SPLITS = ["train"] * 60 + ["dev"] * 260 + ["test"] * 20
@@ -438,6 +439,20 @@ def test_mixtures_of_encoders_with_other_settings_are_no_seeds(store: Store) -> 
     assert {len(group["seeds"]) for group in told["groups"]} == {1}
 
 
+def test_models_that_two_versions_of_a_step_made_are_no_seeds(tmp_path: Path, monkeypatch: Any) -> None:
+    """After an upgrade, a report of old and new models gave their mean, as if they were seeds."""
+    store, version = Store(tmp_path), VERSIONS["baseline"]
+    monkeypatch.setitem(VERSIONS, "baseline", 1000)
+    monkeypatch.setattr(tfidf, "SHAPES", tfidf.OF_MANY)
+    both = [store.baseline, baseline(store.task, root=str(tmp_path))]
+    mixed = [store.mixed(one, store.static).uri for one in both]
+    told = Artifact.open(report([*both, *mixed], root=str(tmp_path))).json("report.json")
+    assert [group["seeds"] for group in told["groups"]] == [[0]] * 4
+    names = {group["name"] for group in told["groups"]}
+    assert {f"linear (version of baseline={number})" for number in (version, 1000)} < names
+    assert len(names) == 4
+
+
 def test_a_mixture_of_a_mixture_stands_beside_one_of_the_same_models(store: Store) -> None:
     inner = store.mixed(store.baseline, store.static)
     both = [
@@ -570,5 +585,5 @@ def test_a_mixture_has_its_models_in_its_own_folder(place: str, tmp_path: Path) 
     with pytest.raises(InputError, match="weights of 3 classes, and 4 labels"):
         open_predictor(tmp_path / "other", "cpu")
     (tmp_path / "mixed/config.json").write_text('{"tlm_family": "mixture"}')
-    with pytest.raises(InputError, match="is no whole model \\(KeyError: 'labels'\\); copy the model again"):
+    with pytest.raises(InputError, match=r"is no whole model \(KeyError: 'labels'\); copy .*or upgrade tlm"):
         open_predictor(tmp_path / "mixed", "cpu")

@@ -118,13 +118,17 @@ class Manifest(Reference):
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Manifest":
-        """Parse and check a published manifest. Raises Damaged, with the address `where`, if it cannot be read."""
+        """Parse and check a published manifest at the address `where`. Raises Damaged; InputError if it is newer."""
         try:
             manifest = cls.model_validate_json(data)
             content, whole = content_digest(manifest.files, manifest.details), value_sha256(manifest.model_dump())
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
+            with suppress(ValueError, AttributeError, RecursionError):  # no JSON, no object, or nested too deeply
+                facts = json.loads(data)
+                if facts.pop(SIGNATURE, None) == value_sha256(facts):  # not Damaged, which is made again
+                    raise InputError(f"{where}: {field}: {first['msg']}; a newer tlm wrote it; upgrade here") from None
             raise Damaged(f"{where}: {field}: {first['msg']}; {_DAMAGED}") from None
         except ValueError as error:  # NaN or a lone surrogate, which our JSON never has
             raise Damaged(f"{where}: details: {error}; {_DAMAGED}") from None

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save
 from tlm.errors import InputError
 
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "weights.safetensors"
-AGAIN = "copy the model again with `tlm download`"
+AGAIN = "copy the model again with `tlm download`, or upgrade tlm if a newer one made it"
 KNOWN = "tlm.json"  # what `tlm download` says of a model: uri, content, and pair, whether it learned from pairs
 FAMILY = "tlm_family"  # key of config.json; without it, the model is one of transformers
 

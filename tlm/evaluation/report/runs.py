@@ -211,10 +211,11 @@ class ScoredModel:
         return tokenizer.content if tokenizer else ""
 
     def settings(self) -> dict[str, str]:
-        """The settings of this run and of the steps before it, without seeds."""
+        """The settings of this run and of the steps before it, without seeds, and versions of training."""
         hits, start = follow(self.subset, "hits"), follow(self.checkpoint, "start")
         steps = [one for one in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if one]
-        return {
+        trained = [one.manifest for one in (start, self.checkpoint, self.model) if one]
+        return {f"version of {one.step}": str(one.version) for one in trained} | {
             name: plain(value)
             for step in steps
             for name, value in flat(step.manifest.settings)

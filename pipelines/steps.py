@@ -181,10 +181,10 @@ def equip(step: PipelineTask, name: str, training: Pods) -> None:
     if name == "preflight":  # it should fail at once
         kubernetes.set_timeout(step, 900)
     else:
-        # without a maximum, KFP stops retrying an hour after the first start, however long an attempt takes
-        # for lost pods and lack of memory: steps retry requests to servers themselves; a file that `predict` cannot
-        # read fails each time, and the next run goes on where this one ended
+        # Further tries are for lost pods and lack of memory: steps retry requests to servers themselves. `predict` has
+        # fewer, because a file that it cannot read fails each time, and the next run goes on where this one ended.
         tries = 5 if name in LONG and name != "predict" else 2
+        # without a maximum, KFP stops retrying an hour after the first start, however long an attempt takes
         step.set_retry(tries, backoff_duration="20s", backoff_factor=2.0, backoff_max_duration=f"{WEEK}s")
         kubernetes.set_timeout(step, WEEK if name in LONG else DAY)
 

@@ -150,6 +150,13 @@ def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_new_file_replaces_no_other_that_appeared_meanwhile(tmp_path: Path) -> None:
+    (tmp_path / "next.csv").write_text("labels by hand")
+    with pytest.raises(InputError, match="exists"):
+        write_new(str(tmp_path / "next.csv"), [{"text": "one"}], ["text"])
+    assert (tmp_path / "next.csv").read_text() == "labels by hand"
+
+
 def test_negative_numbers_stay_numbers() -> None:
     sink = io.StringIO()
     write_rows([{"row": 1, "text": "a", "value": -0.5}], "csv", ["row", "text", "value", "error"], sink)

@@ -42,7 +42,7 @@ def test_the_temperature_that_was_set_is_found(classes: int, true: float) -> Non
     assert found == pytest.approx(true, rel=0.1)
 
 
-def test_the_fewer_examples_the_nearer_is_it_to_one() -> None:
+def test_with_few_examples_it_is_nearer_to_one() -> None:
     honest = chances_of(5_000, 3)
     gold, given = drawn(honest), tempered(honest, 0.5)  # a temperature of 2
     found = [fitted_temperature(np.tile(given[:4], (times, 1)), np.tile(gold[:4], times)) for times in (1, 5, 100)]
@@ -107,7 +107,7 @@ def test_without_anything_to_judge_by_there_is_no_temperature() -> None:
 
 
 def test_a_mean_of_honest_parts_says_too_little_and_is_sharpened() -> None:
-    """Two readers who each see half of what matters are right more often together than their mean says."""
+    """Two parts that each see half of what matters are right together more often than their mean says."""
     random = np.random.default_rng(6)
     seen = 2 * random.normal(size=(2, 6_000, 3))
     gold = drawn(special.softmax(seen[0] + seen[1], axis=1))

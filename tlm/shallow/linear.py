@@ -31,7 +31,7 @@ class Linear:
         classes: Number of classes; 0 for numbers.
         softmax: Whether the rows are normalised together, not each by itself.
         thresholds: Of each label, where a text may have several; else None.
-        temperature: Of rows that are normalised each by itself, where a text has one label.
+        temperature: That of the probabilities, if each row is normalised by itself and a text has one label; else 1.
     """
 
     weights: Floats
@@ -130,7 +130,7 @@ class Setting:
         balanced: Whether classes are weighted by the inverse of their frequency.
         score: By the task's metric, the mean of all views.
         features: Which of the features that were considered.
-        predicted: For the examples that the folds judge, in their order.
+        predicted: For each fold, what its model predicts for the examples that it judges.
     """
 
     strength: float
@@ -230,14 +230,14 @@ class Search:
         if self.folds and self.gold.ndim == 2:
             found = replace(found, thresholds=fitted_thresholds(*self._judged(self.folds)).tolist())
         elif self.folds and self.classes and not found.softmax:
-            last = self.views[-1]  # dev, if there is one: this very model predicted it, those of other folds saw less
+            last = self.views[-1]  # dev, if there is one: it was predicted by this very model, not one of less text
             chosen["temperature"] = fitted_temperature(*self._judged(last))
             found = replace(found, temperature=chosen["temperature"])
         say(f"{name}: {self.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
         return found, chosen
 
     def _judged(self, folds: list[Fold]) -> tuple[Floats, NDArray[Any]]:
-        """What the best setting predicts for the examples that the last of all folds judge, and the right answers."""
+        """What the best setting predicts for the examples of these folds, the last of all; and their gold."""
         assert self.best is not None, "something was considered"
         predicted = np.concatenate(self.best.predicted[-len(folds) :])
         return predicted, self.gold[np.concatenate([rows for _, rows in folds])]

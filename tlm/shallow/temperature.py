@@ -1,4 +1,4 @@
-"""A temperature, by which probabilities of classes come to mean what they say (Guo and others, ICML 2017)."""
+"""A temperature, with which probabilities of classes say how often they are right (Guo and others, ICML 2017)."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tlm.data.tasks.metrics import Floats
 
-TEMPERATURES = tuple(2 ** (step / 4) for step in sorted(range(-8, 9), key=abs))  # among equals, the first wins
+TRIED = tuple(2 ** (step / 4) for step in sorted(range(-8, 9), key=abs))  # among equals, the first wins
 DOUBT = 20  # a temperature of 1 counts as much as this many examples
 TINY = 1e-12
 
@@ -25,7 +25,7 @@ def fitted_temperature(chances: Floats, gold: NDArray[Any]) -> float:
         chances: Probabilities of examples that they were not fitted to, shape [n, classes].
         gold: Class ordinals, shape [n].
     """
-    best = min(TEMPERATURES, key=lambda temperature: loss(tempered(chances, temperature), gold))
+    best = min(TRIED, key=lambda temperature: loss(tempered(chances, temperature), gold))
     return round(float(best ** (len(gold) / (len(gold) + DOUBT))), 3)
 
 

@@ -32,7 +32,7 @@ PASSING = (408, 429)  # client errors by number, but a later try may succeed
 BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
 RANGE = 16 << 20  # bytes of an object to read at once, if not all of it is wanted
 EXISTS = ("PreconditionFailed", "412")
-# What an answer with a success has in it; a page by a proxy, such as "please log in", does not have it.
+# What S3's answer to a successful request contains, and a page of a proxy ("please log in") does not.
 PROOF = {
     **dict.fromkeys(("GetObject", "HeadObject", "PutObject", "UploadPart", "CompleteMultipartUpload"), "ETag"),
     **dict.fromkeys(("ListObjectsV2", "ListMultipartUploads"), "IsTruncated"),
@@ -280,8 +280,9 @@ def _check_size(found: int, expected: int | None) -> None:
 
 def _check_answer(http_response: Any, parsed: dict[str, Any], model: Any, **_: Any) -> None:
     """Raise _NotS3 if a success is not an answer of an S3 server."""
-    if http_response.status_code < 300 and PROOF.get(model.name, "ResponseMetadata") not in parsed:
-        raise _NotS3(operation=model.name, field=PROOF[model.name])
+    field = PROOF.get(model.name)
+    if field and field not in parsed and http_response.status_code < 300:
+        raise _NotS3(operation=model.name, field=field)
 
 
 def _refuse_redirect(response: tuple[Any, Any] | None, **_: Any) -> None:

@@ -88,12 +88,13 @@ def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer
     if isinstance(weights, Cascade):  # the one that answers says why
         yield from _parts(predictor.parts[int(weights.passed(predicted[0])[0])][0], text, pair, place, answer)
         return
-    total = float(replace(weights, temperature=1.0).apply(predicted)[0, place])
-    scale = answer / total if total and weights.temperature != 1 else 1.0  # so that what they add is the answer
+    plain = replace(weights, temperature=1.0)
+    total = float(plain.apply(predicted)[0, place])
+    scale = answer / total if total and weights != plain else 1.0  # what they add adds up to the answer
     for number, (share, members) in enumerate(zip(weights.shares, predictor.parts, strict=True)):
         shares = tuple(share * (other == number) for other in range(len(predicted)))
-        alone = replace(weights, shares=shares, temperature=1.0)
-        adds, own = scale * float(alone.apply(predicted)[0, place]), float(predicted[number][0, place])
+        adds = scale * float(replace(plain, shares=shares).apply(predicted)[0, place])
+        own = float(predicted[number][0, place])
         for part in _parts(members[0], text, pair, place, own):  # several, if the member is a mixture itself
             yield part._replace(share=share * part.share, adds=adds * part.adds / own if own else 0.0)
 

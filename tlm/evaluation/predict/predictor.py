@@ -40,7 +40,7 @@ class Weights:
         shares: Weight of each part, 0 or more; they add up to 1.
         lines: Each part's numbers x become slope · x + intercept. Empty for classes and in older mixtures.
         thresholds: Of each label's mixed probability, where a text may have several; else empty.
-        temperature: That of the mixed probabilities; a mean of probabilities says too little. Older mixtures have 1.
+        temperature: That of the mixed probabilities, because their mean is too unsure; 1 in older mixtures.
     """
 
     temperatures: tuple[float, ...]
@@ -78,7 +78,7 @@ def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64], own: Seque
     Args:
         parts: Predictions of each part, shape [n, classes], or [n, 1] for numbers.
         gold: Class ordinals, or numbers, shape [n]; 0/1 of several labels, shape [n, classes].
-        own: The temperature that each part has already, 1 by default; it is left out of account.
+        own: The temperature that each part's probabilities have already, by default 1; the mixture is as without it.
     """
     count, several, own = len(parts), gold.ndim == 2, own or (1.0,) * len(parts)
     equal = tuple(1 / count for _ in parts)

@@ -74,6 +74,7 @@ def check_new(to: str) -> None:
 
 def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> None:
     """Write rows with the fields `head` into a new file, CSV or JSON lines by its extension, as `write_rows` does."""
+    check_new(to)  # again: it may be there since the command began
     with written(to, ()) as sink:
         if to.endswith(".jsonl"):
             sink.writelines(map(_json_line, rows))

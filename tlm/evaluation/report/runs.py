@@ -211,7 +211,7 @@ class ScoredModel:
         return tokenizer.content if tokenizer else ""
 
     def settings(self) -> dict[str, str]:
-        """The settings of this run and of the steps before it, without seeds, and versions of training."""
+        """The settings of this run and of the steps before it, without seeds, and the versions of training steps."""
         hits, start = follow(self.subset, "hits"), follow(self.checkpoint, "start")
         steps = [one for one in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if one]
         trained = [one.manifest for one in (start, self.checkpoint, self.model) if one]

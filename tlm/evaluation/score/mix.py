@@ -173,9 +173,9 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
 
     Models of the same arm (its seeds) are averaged equally and count as one part. Each part gets a temperature and a
     weight by log-loss on a small grid; numbers get a slope and an intercept, and a weight by squared error. The fewer
-    examples dev has, the nearer the weights are to equal ones. Of several labels a text, each gets a threshold; else
-    the mixture gets a temperature of its own.
-    The dev score is cross-fitted: each group of examples is predicted with weights fitted on the others.
+    examples dev has, the nearer the weights are to equal ones. The mixture then gets a temperature of its own; where a
+    text may have several labels, each gets a threshold instead. The dev score is cross-fitted: each group of examples
+    is predicted with weights fitted on the others.
 
     With --first they become a cascade of two arms: the first one answers where its probability is high enough, and
     passes all other texts on. That threshold is fitted in place of weights.

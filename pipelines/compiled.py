@@ -6,20 +6,21 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from pipelines.form import ONE_OF_EACH, Parallelism
+from pipelines.form import ONE_OF_EACH, Corpus, Parallelism, Task
 from tlm import __version__
 from tlm.artifacts.produce import revision
 from tlm.errors import InputError, nearest, with_article
 from tlm.progress import say
 from tlm.runs.pods import check_pods
 from tlm.runs.registry import check_address
-from tlm.settings.options import Pods
+from tlm.settings.options import PROBABILITY, Filters, Pods, Prices
 from tlm.training.input.located import is_hub_name
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ _LOCATIONS = (
 _SECRET = re.compile(r"://[^\s/]*:[^/]*@|://[^\s:/@]*:\S*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SHORTEST_SECRET = 8  # characters; a test server's password is often a word, which parameters contain, too
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
+_GROUPS = {"corpus": Corpus, "export": Filters, "report": Prices, "task": Task, "train": Pods}
 _TYPES = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "STRING": str, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}
 
 
@@ -131,11 +133,21 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
         if parameter.required and values.get(name, "") == "":
             raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     checked = {name: _checked(name, value, known, f"{places[name]} '{name}'") for name, value in values.items()}
-    pods = {field: checked[f"train_{field}"] for field in vars(Pods()) if f"train_{field}" in checked}
-    check_pods(Pods(**pods))
+    groups = {prefix: _group(prefix, kind, checked) for prefix, kind in _GROUPS.items()}
+    check_pods(groups["train"])
+    PROBABILITY.check("predict_at_least", checked.get("predict_at_least", 0))
     if address := checked.get("registry_address"):
         check_address(address)
     return checked
+
+
+def _group(prefix: str, kind: type, values: Mapping[str, Any]) -> Any:
+    """Return the values of a group of parameters. Raises InputError for one that is out of its range."""
+    given = {one.name: values[f"{prefix}_{one.name}"] for one in fields(kind) if f"{prefix}_{one.name}" in values}
+    try:
+        return kind(**given)
+    except InputError as error:
+        raise InputError(f"{prefix}_{error}") from None
 
 
 def read_mapping(file: Path, expected: str) -> dict[Any, Any]:

@@ -207,6 +207,23 @@ def test_the_sample_parameter_files_are_valid() -> None:
         assert read_parameters(path, [], of_this_code("tlm"))
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "change", "says"),
+    [
+        ("tlm", "corpus_words=0", "corpus_words is 0; expected 1 or more words per passage"),
+        ("shallow", "report_gpu_hour=-1", "report_gpu_hour is -1.0; expected a number, 0 or more"),
+        ("multitask", "task_text_field=label", "task_text_field and label_field are both 'label'"),
+        ("predict", "predict_at_least=2", "predict_at_least is 2.0; expected a probability from 0 to 1"),
+    ],
+)
+def test_a_number_that_a_step_would_refuse_is_refused_before_the_run(pipeline: str, change: str, says: str) -> None:
+    known = of_this_code(pipeline)
+    required = [f"{name}=s3://bucket/x" for name, parameter in known.items() if parameter.required]
+    read_parameters(None, required, known)
+    with pytest.raises(InputError, match=f"^{says}"):
+        read_parameters(None, [*required, change], known)
+
+
 def test_both_pipelines_have_the_same_parameters_where_they_mean_the_same() -> None:
     theirs, ours = of_this_code("ablation"), of_this_code("tlm")
     assert {name for name in theirs if not name.startswith("paper_")} == {

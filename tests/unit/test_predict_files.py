@@ -76,6 +76,14 @@ def test_only_new_files_are_predicted_and_names_do_not_depend_on_others(
     assert made(to)["day-1/a.jsonl.jsonl"] == before["day-1/a.jsonl.jsonl"]
 
 
+def test_a_run_without_new_files_does_not_load_the_model(
+    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
+        monkeypatch.setattr("tlm.evaluation.predict.files.open_predictor", None)
+
+
 def test_a_folder_that_kubeflow_began_goes_on_anywhere(model: str, texts: Path, tmp_path: Path) -> None:
     """It hands 0.0 to a step as 0."""
     for at_least in (0, 0.0):

@@ -40,6 +40,7 @@ class Range(NamedTuple):
 
 NOT_NEGATIVE = Range("0 or more", 0)
 POSITIVE = Range("1 or more", 1)
+PROBABILITY = Range("a probability from 0 to 1", 0, 1)
 Price = Annotated[float, Range("a number, 0 or more", 0, most=sys.float_info.max)]
 Share = Annotated[float, Range("a share above 0 and up to 1", above=0, most=1), FINE]
 

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store, canonical_json
@@ -84,8 +84,9 @@ def predict_command(
 
     if many:
         made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
+        options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}  # Kubeflow's 0 is 0
         with _raw_files(source, together=False) as raw:  # before the model, which may take a minute
-            return loaded().fill(open_store(to), raw, source, made_with)
+            return fill(open_store(to), raw, source, options, to_format, loaded)
     with ExitStack() as files:
         rows, read = _rows(source, source_format, fields, keep, files)
         said = loaded().write(rows, source, files.enter_context(written(to, read)))
@@ -129,48 +130,62 @@ class Asked:
         unsure = f", {count['unsure']} of them unsure" if self.at_least else ""
         return f"{count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error"
 
-    def fill(self, store: Store, files: Sequence["RawFile"], source: str, made_with: str) -> None:
-        """Answer each file of a source in a file of its own, unless it is there already; a bad file stops no other.
 
-        Args:
-            store: The folder of the answers.
-            files: What is read.
-            source: The file, folder or glob that stands for them. The answers keep the names below its fixed part.
-            made_with: What identifies the model.
+def fill(
+    store: Store,
+    files: Sequence["RawFile"],
+    source: str,
+    options: dict[str, Any],
+    form: WriteFormat,
+    loaded: Callable[[], Asked],
+) -> None:
+    """Answer each file of a source in a file of its own, unless it is there already; a bad file stops no other.
 
-        Raises:
-            InputError: some files cannot be predicted, or the answers that are there were made in another way.
-        """
-        from tlm.data.reading.files import absolute, fixed_part
+    Args:
+        store: The folder of the answers.
+        files: What is read.
+        source: The file, folder or glob that stands for them. The answers keep the names below its fixed part.
+        options: What identifies the model, and what is asked of it.
+        form: Format of the answers.
+        loaded: Loads the model, if there is a file to answer.
 
-        base, own = fixed_part(source, files), absolute(store.root, os.path.realpath)
-        texts = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(own)]  # no answers
-        if not texts:
-            raise InputError(f"{source} has files in {store.root} alone, which is for answers; name another folder")
-        at_least = float(self.at_least)  # Kubeflow gives 0 for 0.0
-        options = {"fields": self.fields, "keep": self.keep, "at_least": at_least}
-        about = canonical_json({"model": made_with, "source": str(base), **options})
-        there, failed = {one.name for one in store.list("")}, list[str]()
-        _claim(store, about, there)
-        wanted = {f"{absolute(file.where).relative_to(base)}.{self.form}": file for file in texts}
-        new = {name: file for name, file in wanted.items() if name not in there}
-        for name, file in new.items():
-            if store.read(ABOUT) != about:
-                raise InputError(f"another run with other options began to fill {store.root}; name a new folder")
-            try:
-                with stored(store, name) as sink:
-                    said = self.write(table_rows(file, self.fields, self.keep), file.where, sink)
-                say(f"predict: {file.where}: {said}")
-            except InputError as error:
-                failed.append(str(error))
-                say(f"predict: {error}")
-            with suppress(InputError, FileNotFoundError):  # it would be downloaded again, if it was not
-                file.drop()
-        before = len(wanted) - len(new)
-        say(f"predict: files written to {store.root}: {len(new) - len(failed)}; there already: {before}")
-        if failed:
-            what = f"{len(failed)} of the {len(wanted)} files of {source} cannot be predicted"
-            raise InputError(f"{what}; the first: {failed[0]}")
+    Raises:
+        InputError: some files cannot be predicted, or the answers that are there were made in another way.
+    """
+    from tlm.data.reading.files import absolute, fixed_part
+
+    base, own = fixed_part(source, files), absolute(store.root, os.path.realpath)
+    texts = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(own)]  # no answers
+    if not texts:
+        raise InputError(f"{source} has files in {store.root} alone, which is for answers; name another folder")
+    about, there = canonical_json({"source": str(base), **options}), {one.name for one in store.list("")}
+    _claim(store, about, there)
+    wanted = {f"{absolute(file.where).relative_to(base)}.{form}": file for file in texts}
+    new = {name: file for name, file in wanted.items() if name not in there}
+    failed = _answer_each(store, new, about, loaded()) if new else []
+    before = len(wanted) - len(new)
+    say(f"predict: files written to {store.root}: {len(new) - len(failed)}; there already: {before}")
+    if failed:
+        what = f"{len(failed)} of the {len(wanted)} files of {source} cannot be predicted"
+        raise InputError(f"{what}; the first: {failed[0]}")
+
+
+def _answer_each(store: Store, new: dict[str, "RawFile"], about: bytes, asked: Asked) -> list[str]:
+    """Answer files under the names that their answers get; returns the error of each that cannot be answered."""
+    failed = []
+    for name, file in new.items():
+        if store.read(ABOUT) != about:
+            raise InputError(f"another run with other options began to fill {store.root}; name a new folder")
+        try:
+            with stored(store, name) as sink:
+                said = asked.write(table_rows(file, asked.fields, asked.keep), file.where, sink)
+            say(f"predict: {file.where}: {said}")
+        except InputError as error:
+            failed.append(str(error))
+            say(f"predict: {error}")
+        with suppress(InputError, FileNotFoundError):  # it would be downloaded again, if it was not
+            file.drop()
+    return failed
 
 
 def _claim(store: Store, about: bytes, there: set[str]) -> None:

@@ -10,7 +10,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.predict.rows import InputRow, checked
-from tlm.settings.options import Range
+from tlm.settings.options import PROBABILITY
 
 CHUNK = 1024
 
@@ -45,7 +45,7 @@ def predict(
 
 def check_at_least(at_least: float, folder: Path) -> None:
     """Raise InputError unless the answers of this model can be unsure below this probability."""
-    Range("a probability from 0 to 1", 0, 1).check("at_least", at_least)
+    PROBABILITY.check("at_least", at_least)
     labels, several = labels_of(folder) if at_least else ([], False)
     if labels is None or several:
         kind = "several labels a text, each with a threshold of its own" if several else "numbers"

@@ -49,15 +49,23 @@ def evaluate(
 
 @component(TRAIN_IMAGE)
 def predict(
-    model: str, source: str, to: str, text_field: str, pair_field: str, keep: str, at_least: float, gpus: str
+    model: str,
+    source: str,
+    to: str,
+    text_field: str,
+    pair_field: str,
+    keep: str,
+    at_least: float,
+    likeliest: int,
+    gpus: str,
 ) -> str:
     """Label the texts of files with a trained model, except files that have been labelled."""
     from tlm.evaluation.predict.files import predict_command
 
     kept = [one.strip() for one in keep.split(",") if one.strip()]
     fields = {"text_field": text_field, "pair_field": pair_field, "keep": kept}
-    device = "auto" if int(gpus) else "cpu"
-    predict_command(model, source=source, to=to and f"{to}/", **fields, at_least=at_least, device=device)
+    how = {"at_least": at_least, "likeliest": likeliest, "device": "auto" if int(gpus) else "cpu"}
+    predict_command(model, source=source, to=to and f"{to}/", **fields, **how)
     return to
 
 

@@ -20,7 +20,7 @@ from tlm.errors import InputError, nearest, with_article
 from tlm.progress import say
 from tlm.runs.pods import check_pods
 from tlm.runs.registry import check_address
-from tlm.settings.options import PROBABILITY, Filters, Pods, Prices
+from tlm.settings.options import NOT_NEGATIVE, PROBABILITY, Filters, Pods, Prices
 from tlm.training.input.located import is_hub_name
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
     groups = {prefix: _group(prefix, kind, checked) for prefix, kind in _GROUPS.items()}
     check_pods(groups["train"])
     PROBABILITY.check("predict_at_least", checked.get("predict_at_least", 0))
+    NOT_NEGATIVE.check("predict_likeliest", checked.get("predict_likeliest", 0))
     if address := checked.get("registry_address"):
         check_address(address)
     return checked

@@ -16,6 +16,7 @@ def build(
     predict_to: str,
     predict_at_least: float = 0.0,
     predict_keep: str = "",
+    predict_likeliest: int = 0,
     predict_pair_field: str = "",
     predict_text_field: str = "text",
 ) -> str:
@@ -28,6 +29,7 @@ def build(
             is already answered there is not predicted again.
         predict_at_least: Probability below which an answer is unsure, which the field `unsure` then says; 0 for none.
         predict_keep: Fields or columns that answers have, too, such as an id, separated by commas.
+        predict_likeliest: How many labels have a probability in an answer, the likeliest first; 0: all.
         predict_pair_field: Field or column of the second text, for a task on pairs.
         predict_text_field: Field or column of the text.
     """
@@ -35,6 +37,7 @@ def build(
         raise InputError("pipeline 'predict' predicts in one pod; leave --nodes and --data-pods out")
     texts = {"text_field": predict_text_field, "pair_field": predict_pair_field, "keep": predict_keep}
     where = {"model": predict_model, "source": predict_source, "to": predict_to}
-    made = training.predict(**where, **texts, at_least=predict_at_least, gpus=train.gpus).output
+    how = {"at_least": predict_at_least, "likeliest": predict_likeliest, "gpus": train.gpus}
+    made = training.predict(**where, **texts, **how).output
     equip_all(train)
     return made

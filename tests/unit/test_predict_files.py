@@ -1,5 +1,6 @@
 """Many files are predicted into a folder: each whole or not at all, and none twice."""
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,28 @@ def test_only_new_files_are_predicted_and_names_do_not_depend_on_others(
     assert f"files written to {to}: 1; there already: 1" in capsys.readouterr().err
     assert {*made(to)} == {"day-1/a.jsonl.jsonl", "day-2/a.jsonl.jsonl"}
     assert made(to)["day-1/a.jsonl.jsonl"] == before["day-1/a.jsonl.jsonl"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_only_the_likeliest_labels_have_a_probability(model: str, texts: Path, tmp_path: Path, form: str) -> None:
+    """The rest of an answer is as it is without that option; 0 stands for all."""
+    rows = []
+    for likeliest in (0, 1, 3):
+        to, how = tmp_path / f"{likeliest}.{form}", {"keep": ["id"], "likeliest": likeliest}
+        predict_command(model, source=str(texts / "day-1" / "a.jsonl"), to=str(to), **how)
+        with to.open(newline="") as lines:
+            rows.append([*(csv.DictReader(lines) if form == "csv" else map(json.loads, lines))])
+    for whole, one, both in zip(*rows, strict=True):
+        chances = {label: float(whole.pop(f"p({label})")) for label in LABELS} if form == "csv" else {}
+        chances = chances or whole.pop("probabilities")
+        found = [row.pop("probabilities") for row in (one, both)]
+        first, every = map(json.loads, found) if form == "csv" else found
+        assert whole == one == both
+        assert every == chances
+        assert list(every.values()) == sorted(every.values(), reverse=True)
+        assert first == {whole["label"]: float(whole["probability"])}
+    with pytest.raises(InputError, match="likeliest is -1; expected 0 or more"):
+        predict_command(model, source=str(texts), likeliest=-1)
 
 
 def test_a_run_without_new_files_does_not_load_the_model(

@@ -18,6 +18,7 @@ from tlm.evaluation.predict.predictor import Predictor, open_predictor
 from tlm.evaluation.predict.rows import SUFFIXES, InputRow, ReadFormat, opened, read_rows, table_rows
 from tlm.evaluation.predict.written import WriteFormat, columns, stored, write_rows, written
 from tlm.progress import say, track
+from tlm.settings.options import NOT_NEGATIVE
 from tlm.shallow.folder import known_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def predict_command(
     pair_field: str = "",
     keep: Sequence[str] = (),
     at_least: float = 0.0,
+    likeliest: int = 0,
     device: str = "auto",
 ) -> None:
     """Predict the label (or value) of every row, with probabilities. A bad row gets an error as its answer.
@@ -63,6 +65,8 @@ def predict_command(
         keep: A field or column that answers have, too, such as an id; may be repeated.
         at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
+        likeliest: How many labels have a probability in a row, the likeliest first; in csv they are JSON in one column.
+            By default all have one, in csv a column each.
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
     to = to.removeprefix("file://")
@@ -76,15 +80,17 @@ def predict_command(
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
     folder, artifact = located(model)
     check_at_least(at_least, folder)
+    NOT_NEGATIVE.check("likeliest", likeliest)
     fields, keep = [text_field, *([pair_field] if pair_field else [])], [*dict.fromkeys(keep)]
 
     def loaded() -> Asked:
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
-        return Asked(open_predictor(folder, device)[0], fields, keep, at_least, to_format)
+        return Asked(open_predictor(folder, device)[0], fields, keep, at_least, likeliest, to_format)
 
     if many:
         made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
         options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}  # Kubeflow's 0 is 0
+        options |= {"likeliest": likeliest} if likeliest else {}
         with _raw_files(source, together=False) as raw:  # before the model, which may take a minute
             return fill(open_store(to), raw, source, options, to_format, loaded)
     with ExitStack() as files:
@@ -101,6 +107,7 @@ class Asked:
         fields: Field of the text, and of the second text if there is one.
         keep: Further fields, which answers have, too.
         at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
+        likeliest: How many labels have a probability in a row; 0: all.
         form: Format of the answers.
 
     Raises:
@@ -108,10 +115,11 @@ class Asked:
     """
 
     def __init__(
-        self, model: Predictor, fields: list[str], keep: list[str], at_least: float, form: WriteFormat
+        self, model: Predictor, fields: list[str], keep: list[str], at_least: float, likeliest: int, form: WriteFormat
     ) -> None:
-        self.model, self.fields, self.keep, self.at_least, self.form = model, fields, keep, at_least, form
-        self.head = columns(model, len(fields) > 1, at_least)
+        self.model, self.fields, self.keep, self.form = model, fields, keep, form
+        self.at_least, self.likeliest = at_least, likeliest
+        self.head = columns(model, len(fields) > 1, at_least, likeliest)
         if taken := sorted({*keep} & {*self.head, *ANSWER}):
             raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it")
         self.head[1:1] = keep
@@ -121,7 +129,7 @@ class Asked:
 
         Raises InputError: there are rows, and none can be predicted.
         """
-        found = answers(self.model, rows, self.at_least)
+        found = answers(self.model, rows, self.at_least, self.likeliest)
         shown = found if sink is sys.stdout else track(found, "predict", unit="rows")
         count, error = write_rows(shown, self.form, self.head, sink)
         if count["bad"] and not count["good"]:

@@ -10,13 +10,18 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.predict.rows import InputRow, checked
-from tlm.settings.options import PROBABILITY
+from tlm.settings.options import NOT_NEGATIVE, PROBABILITY
 
 CHUNK = 1024
 
 
 def predict(
-    model: str, texts: Iterable[str | tuple[str, str]], *, at_least: float = 0.0, device: str = "auto"
+    model: str,
+    texts: Iterable[str | tuple[str, str]],
+    *,
+    at_least: float = 0.0,
+    likeliest: int = 0,
+    device: str = "auto",
 ) -> Iterator[dict[str, Any]]:
     """Predict texts (or pairs of texts) in order; yields the rows that the command writes.
 
@@ -24,6 +29,7 @@ def predict(
         model: URI of a model or checkpoint, of metrics or a report, or a model folder.
         texts: Texts, or pairs of texts, but not a mix of both.
         at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
+        likeliest: How many labels have a probability in a row, the likeliest first; 0: all, in the model's order.
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
 
     Yields:
@@ -33,6 +39,7 @@ def predict(
     """
     folder, artifact = located(model)
     check_at_least(at_least, folder)
+    NOT_NEGATIVE.check("likeliest", likeliest)
     learned = of_pairs(folder, artifact)
 
     def rows() -> Iterator[InputRow]:
@@ -40,7 +47,7 @@ def predict(
             check_pairs(learned, not isinstance(text, str), "tuples")
             yield checked(number, [text] if isinstance(text, str) else text)
 
-    yield from answers(open_predictor(folder, device)[0], rows(), at_least)
+    yield from answers(open_predictor(folder, device)[0], rows(), at_least, likeliest)
 
 
 def check_at_least(at_least: float, folder: Path) -> None:
@@ -52,20 +59,25 @@ def check_at_least(at_least: float, folder: Path) -> None:
         raise InputError(f"the model answers with {kind}; --at-least needs one label a text: leave it out")
 
 
-def answers(predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0) -> Iterator[dict[str, Any]]:
+def answers(
+    predictor: Predictor, rows: Iterator[InputRow], at_least: float = 0.0, likeliest: int = 0
+) -> Iterator[dict[str, Any]]:
     """Answer each row, in order, `CHUNK` rows at a time."""
     while chunk := list(islice(rows, CHUNK)):
         good = [row for row in chunk if not row.error]
-        found = iter(_predicted(predictor, good, at_least))
+        found = iter(_predicted(predictor, good, at_least, likeliest))
         for row in chunk:
             yield {"row": row.number, **row.kept, "error": row.error} if row.error else next(found)
 
 
-def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float) -> Iterator[dict[str, Any]]:
+def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float, likeliest: int) -> Iterator[dict[str, Any]]:
     pairs = [normalise(row.pair or "") for row in rows] if any(row.pair is not None for row in rows) else None
     predicted = predictor.predict([normalise(row.text) for row in rows], pairs)  # as texts were that it learned from
     for row, values in zip(rows, predicted.tolist(), strict=True):
         answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor, at_least)
+        if likeliest and "probabilities" in answer:
+            ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
+            answer["probabilities"] = dict(ranked[:likeliest])
         pair = {} if row.pair is None else {"text_pair": row.pair}
         yield {"row": row.number, **row.kept, "text": row.text, **pair, **answer}
 

@@ -30,11 +30,14 @@ _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would
 _HARMFUL = re.compile(rf"(?![\u00ad\u061c\u200b\u200e\u200f\ufeff]){_UNSEEN.pattern}")  # others belong to texts
 
 
-def columns(model: Predictor, pair: bool, at_least: float) -> list[str]:
-    """The columns of predicted rows in CSV, where several labels of a text stand in one cell."""
+def columns(model: Predictor, pair: bool, at_least: float, likeliest: int) -> list[str]:
+    """The columns of predicted rows in CSV.
+
+    Several labels of a text stand in one cell, and so do the probabilities of the likeliest labels, as JSON.
+    """
     answer = ["label", "probability"] if model.thresholds is None else ["labels"]
     unsure = ["unsure"] if at_least else []
-    chances = [f"p({label})" for label in model.labels or []]
+    chances = ["probabilities"] if likeliest and model.labels else [f"p({label})" for label in model.labels or []]
     texts = ["text", "text_pair"] if pair else ["text"]
     return ["row", *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
 

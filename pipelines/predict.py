@@ -31,7 +31,7 @@ def build(
         predict_keep: Fields or columns that answers have, too, such as an id, separated by commas.
         predict_likeliest: How many labels have a probability in an answer, the likeliest first; 0: all.
         predict_pair_field: Field or column of the second text, for a task on pairs.
-        predict_text_field: Field or column of the text.
+        predict_text_field: Field or column of the text; several, such as subject,body, are joined.
     """
     if machines != Parallelism():
         raise InputError("pipeline 'predict' predicts in one pod; leave --nodes and --data-pods out")

@@ -6,6 +6,7 @@ Steps take these dataclasses as arguments. The command line and the form of a pi
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
@@ -45,6 +46,21 @@ Price = Annotated[float, Range("a number, 0 or more", 0, most=sys.float_info.max
 Share = Annotated[float, Range("a share above 0 and up to 1", above=0, most=1), FINE]
 
 
+def names_in(field: str) -> list[str]:
+    """The names in a setting that may name several fields, such as 'title,body': their texts are read as one."""
+    return [name for name in map(str.strip, field.split(",")) if name]
+
+
+def value_in(values: Mapping[str, Any], field: str) -> Any:
+    """The value of such a field in a row: of several, their texts one below the other, without empty ones."""
+    names = names_in(field)
+    if len(names) == 1:
+        return values.get(names[0])
+    found: list[Any] = [values[name] for name in names if values.get(name) not in (None, "")]
+    others = [value for value in found if not isinstance(value, str)]
+    return others[0] if others else "\n".join(found)
+
+
 @dataclass(frozen=True)
 class Options:
     """Settings of one concern. A number that is out of its range is an InputError."""
@@ -65,7 +81,8 @@ class Layout(Options):
     """The fields of documents, and the size of passages.
 
     Attributes:
-        text_field: Field or column with the text (ignored for txt, where paragraphs are documents).
+        text_field: Field or column with the text (ignored for txt, where paragraphs are documents); several, such as
+            title,body, are joined.
         id_field: Field with the document id; default <file name>:<line>. The nth passage's id ends in #n.
         source_field: Field that names the source of a document; default the file name.
         license_field: Field that names the licence of a document, which `tlm provenance` lists; a document may lack it.
@@ -89,7 +106,8 @@ class Layout(Options):
     @property
     def fields(self) -> list[str]:
         """The fields needed of each row, the text's first."""
-        return [name for name in (self.text_field, self.id_field, self.source_field, self.license_field) if name]
+        others = (self.id_field, self.source_field, self.license_field)
+        return [*names_in(self.text_field), *filter(None, others)]
 
 
 @dataclass(frozen=True)
@@ -97,7 +115,7 @@ class Fields(Options):
     """The fields of a labelled example; empty if it has no such field.
 
     Attributes:
-        text_field: Field or column with the text.
+        text_field: Field or column with the text; several, such as subject,body, are joined.
         pair_field: Field with the second text of a pair; none if examples are single texts.
         label_field: Field with the label, the number for regression, or a list of labels (in jsonl and parquet).
         label_separator: What separates the labels of a text in that field, such as ; in a csv: a text may then have
@@ -119,19 +137,19 @@ class Fields(Options):
         for name in ("text_field", "label_field"):
             if not getattr(self, name):
                 raise InputError(f"{name} is empty; give the name of the field")
-        if self.label_field in (self.text_field, self.pair_field):
-            same = "text_field" if self.label_field == self.text_field else "pair_field"
+        if self.label_field in self.of_texts:
+            same = "text_field" if self.label_field in names_in(self.text_field) else "pair_field"
             raise InputError(f"{same} and label_field are both '{self.label_field}'; expected different fields")
 
     @property
     def wanted(self) -> list[str]:
         """The fields needed of each row, the text's first."""
-        return [value for name, value in vars(self).items() if value and name != "label_separator"]
+        return [*self.of_texts, *filter(None, (self.label_field, self.id_field, self.group_field))]
 
     @property
     def of_texts(self) -> list[str]:
         """The fields needed of a row without a label."""
-        return [name for name in (self.text_field, self.pair_field) if name]
+        return [*names_in(self.text_field), *names_in(self.pair_field)]
 
 
 @dataclass(frozen=True)

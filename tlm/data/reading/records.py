@@ -22,7 +22,7 @@ from tlm.data.reading import zstd
 from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
 from tlm.errors import InputError, did_you_mean
-from tlm.settings.options import NOT_NEGATIVE
+from tlm.settings.options import NOT_NEGATIVE, value_in
 
 SHARE_REJECTED = 0.001  # of the rows may be rejected even if `max_rejected` is smaller
 SHARE_HELD_OUT = 0.1  # of the rows of dev or test may be rejected
@@ -73,8 +73,11 @@ class BadRow(Exception):
 
 
 def text_of(values: Mapping[str, Any], field: str) -> str:
-    """Return the normalised text in `field`. Raises BadRow: missing, null, not a string, lone surrogate, empty."""
-    value = value_of(values, field)
+    """Return the normalised text in `field`, which may name several (`names_in`).
+
+    Raises BadRow: missing, null, not a string, lone surrogate, empty.
+    """
+    value = value_in(values, field) if "," in field else value_of(values, field)
     if not isinstance(value, str):
         kind = _KINDS.get(type(value), f"of type {type(value).__name__}")
         raise BadRow("not a string", f"field '{field}' is {kind}: {reprlib.repr(value)}")

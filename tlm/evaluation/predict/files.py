@@ -60,7 +60,7 @@ def predict_command(
             (an object of JSON, or column names with that of the text).
         to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
             spreadsheet would read as a formula, and spells out control characters.
-        text_field: Field or column of the text.
+        text_field: Field or column of the text; several, such as subject,body, are joined.
         pair_field: Field or column of the second text, for a task on pairs.
         keep: A field or column that answers have, too, such as an id; may be repeated.
         at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or

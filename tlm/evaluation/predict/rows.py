@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from tlm.data.text import csv_separator
 from tlm.errors import InputError, nearest, with_article
+from tlm.settings.options import names_in, value_in
 
 if TYPE_CHECKING:
     from tlm.data.reading.files import RawFile
@@ -56,7 +57,7 @@ def read_rows(
     Args:
         lines: Lines of the file, with their line ends.
         form: Format; ``auto`` reads what the first line with text is: an object of JSON, CSV's names, or plain text.
-        text_field: Field of the text (jsonl, csv).
+        text_field: Field of the text (jsonl, csv), or several (`names_in`).
         pair_field: Field of the second text; empty for single texts.
         keep: Further fields.
 
@@ -74,7 +75,7 @@ def read_rows(
         raise InputError("the input is UTF-16 or no text; convert it, as iconv -f UTF-16 -t UTF-8 does")
     csv.field_size_limit(LONGEST_CELL)
     if form == "auto":
-        named = text_field in next(csv.reader([first], delimiter=csv_separator(first)), [])
+        named = {*names_in(text_field)} <= {*next(csv.reader([first], delimiter=csv_separator(first)), [])}
         form = "jsonl" if first.lstrip(" \t").startswith("{") else "csv" if named else "txt"
     whole = chain(empty if form == "txt" else [], [first], lines)  # where they are rows
     fields = [text_field, pair_field] if pair_field else [text_field]
@@ -95,7 +96,7 @@ def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], sepa
         header = next(reader)
     except csv.Error as error:
         raise InputError(f"the head of the CSV cannot be read: {error}; fix its first line") from None
-    for name in (*fields, *keep):
+    for name in (*chain.from_iterable(map(names_in, fields)), *keep):
         if name not in header:
             raise InputError(f"the CSV has no column '{name}'{nearest(name, header)}")
         if header.count(name) > 1:
@@ -132,8 +133,9 @@ def _parsed(line: str) -> Any:
 def _record_row(number: int, record: dict[str, Any] | str, fields: list[str], keep: Sequence[str]) -> InputRow:
     if isinstance(record, str):
         return InputRow(number, error=record)
-    missing = [name for name in fields if name not in record]
-    row = InputRow(number, error=f"no field '{missing[0]}'") if missing else checked(number, [*map(record.get, fields)])
+    missing = [field for field in fields if not any(name in record for name in names_in(field))]
+    texts = [value_in(record, field) for field in fields]
+    row = InputRow(number, error=f"no field '{missing[0]}'") if missing else checked(number, texts)
     return _keeping(row, {name: record.get(name) for name in keep}) if keep else row
 
 
@@ -188,8 +190,9 @@ def table_rows(file: "RawFile", fields: list[str], keep: Sequence[str]) -> Itera
     if file.format == "txt":
         advice = "name it alone, unpacked and on this machine, or convert it to .jsonl"
         raise InputError(f"{file.where} is plain text; {advice}")
-    wanted = [*fields, *keep]
-    check(file, fields if file.format == "jsonl" else wanted)  # an object may lack what is to be kept
+    names = [*chain.from_iterable(map(names_in, fields))]
+    wanted = [*names, *keep]
+    check(file, names if file.format == "jsonl" else wanted)  # an object may lack what is to be kept
 
     def values(row: Record | Reject) -> dict[str, Any] | str:
         return f"{row.reason}: {row.detail}" if isinstance(row, Reject) else dict(row.values)

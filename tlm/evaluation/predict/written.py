@@ -30,7 +30,7 @@ _UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would
 _HARMFUL = re.compile(rf"(?![\u00ad\u061c\u200b\u200e\u200f\ufeff]){_UNSEEN.pattern}")  # others belong to texts
 
 
-def columns(model: Predictor, pair: bool, at_least: float, likeliest: int) -> list[str]:
+def columns(model: Predictor, pair: bool, at_least: float, likeliest: int = 0) -> list[str]:
     """The columns of predicted rows in CSV.
 
     Several labels of a text stand in one cell, and so do the probabilities of the likeliest labels, as JSON.

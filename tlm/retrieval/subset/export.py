@@ -29,7 +29,7 @@ from tlm.progress import say, track
 from tlm.retrieval.retrieve import RERANKED, RETRIEVED, retrieve
 from tlm.retrieval.subset import judge
 from tlm.retrieval.subset.judge import Candidates, Verdicts
-from tlm.settings.options import Filters
+from tlm.settings.options import Filters, names_in
 
 VERSION, OF_IMPORT = 3, 3
 
@@ -223,7 +223,7 @@ def import_subset(
     with raw_files([subset_address(path)]) as files:
         for file in files:
             file.extra = ("rank",)
-            check(file, [text_field])
+            check(file, names_in(text_field))
         named = [[file.name, file.digest()] for file in files]
         settings = {**filters.settings(), "text_field": text_field, "files": named}
         recipe = Recipe("subset", "import-subset", OF_IMPORT, settings, inputs)
@@ -236,7 +236,7 @@ def _write_imported(
     check_room(files, draft.folder)
     with TemporaryDirectory(prefix="staging-", dir=draft.folder) as staging:
         folder = Path(staging)
-        rows = read_all(files, [field], rejects, lambda _, row: (rejects.read - 1, *_passage(row, field)))
+        rows = read_all(files, names_in(field), rejects, lambda _, row: (rejects.read - 1, *_passage(row, field)))
         paths = [folder / name for name in stage(folder, rows, STAGED)]
         rejects.check()
         numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)

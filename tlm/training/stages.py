@@ -5,7 +5,7 @@ torch: finding a finished checkpoint or model needs none.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,23 +68,20 @@ def train(
     NOT_NEGATIVE.check("seed", seed)
     settings = presets.resolve(preset, overrides)
     recipe = checkpoint_recipe(task, tokenizer, subset, settings, seed, root, start)
-    return stage1(recipe, settings, root, train, arguments)
-
-
-def stage1(
-    recipe: Recipe, preset: Preset, root: str | None, step: Callable[..., str], arguments: dict[str, Any]
-) -> str:
-    """Train by a recipe. `step` and `arguments` are what the processes of several GPUs or nodes call again."""
 
     def write(draft: Draft) -> None:
         from tlm.training.joint import train_jointly
 
-        train_jointly(draft, recipe, preset, arguments["compute"], root)
-        draft.run |= presets.named(arguments["preset"], arguments["overrides"])
+        train_jointly(draft, recipe, settings, compute, root)
+        draft.run |= presets.named(preset, overrides)
 
-    settings: dict[str, int] = recipe.settings["train"]  # most steps are external, where there are such steps
-    rows = settings.get("external_batch") or settings["internal_batch"]
-    return train_together(recipe, root, write, step, arguments, rows)
+    return train_together(recipe, root, write, train, arguments, rows_of(recipe))
+
+
+def rows_of(recipe: Recipe) -> int:
+    """The texts in most batches of stage 1: most steps are external, where there are such steps."""
+    settings: dict[str, int] = recipe.settings["train"]
+    return settings.get("external_batch") or settings["internal_batch"]
 
 
 def checkpoint_recipe(

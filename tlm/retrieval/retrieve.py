@@ -88,7 +88,7 @@ def retrieve(
         and ``dropped.parquet`` (query, reason, detail), where reason is "empty", "cut" or "no hit".
 
     Raises:
-        InputError: a setting is wrong, the task has no training example, or the index cannot be used.
+        InputError: a setting is wrong, or the index cannot be used.
         Interrupted: the search server went away; the command can be repeated.
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
@@ -145,8 +145,6 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
 def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     index, task, kind = recipe.inputs["index"], recipe.inputs["task"], recipe.settings["query"]
     corpus, asking = index.input("corpus"), training_texts(task)
-    if not asking:
-        raise InputError(f"{task.uri} has no training examples to search with")
     if kind == "auto":
         kind = choose([text for _, text in asking])
         say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
@@ -242,8 +240,6 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Arti
     from tlm.retrieval.selectors import SELECTORS
 
     asking = [text for _, text in training_texts(task)]
-    if not asking:
-        raise InputError(f"{task.uri} has no training examples to select by")
     write_chosen(draft, arm, *best(SELECTORS[arm](corpus, asking, seed), enough), wanted)
 
 

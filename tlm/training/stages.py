@@ -194,7 +194,7 @@ def finetune(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     arguments = dict(locals())
-    start, examples = Artifact.open(checkpoint, "checkpoint"), trainable(task)
+    start, examples = Artifact.open(checkpoint, "checkpoint"), Artifact.open(task, "task")
     settings = presets.resolve(preset, overrides).finetune
     Range("-1 or more", -1).check("seed", seed)
     warn_of(start, examples)
@@ -225,15 +225,6 @@ def _warn_of_rate(start: Artifact, setting: str, rate: float) -> None:
             f"warning: {setting} is {rate:g}, with which a published model forgets what it knows; it takes 2e-5 "
             "(large) to 3e-4 (small), as in the presets finetune-published and adapt"
         )
-
-
-def trainable(task: str) -> Artifact:
-    """Open a task. Raises InputError if it has no train or dev examples."""
-    examples = Artifact.open(task, "task")
-    for split in ("train", "dev"):
-        if not examples.counts[split]:
-            raise InputError(f"{task} has no {split} examples; stage 2 needs them: give load-task such a file or share")
-    return examples
 
 
 def load_model(

@@ -1,7 +1,9 @@
 """The corpus: documents from any source, normalised, cut into passages, each distinct text once."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -13,11 +15,13 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact, FileEntry, add_files, home, remove
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
-from tlm.data.corpus.plan import BUCKET, PART, SHARDS, Plan, make_plan, part_size
-from tlm.data.corpus.staging import STAGED_FILES, dedup_buckets, distinct, make, repeats_in, stage_parts, staged
+from tlm.data.corpus.plan import BUCKET, LICENSED, PART, SHARDS, STAGED, Plan, make_plan, part_size, passages
+from tlm.data.corpus.staging import DIGESTS, STAGED_FILES, distinct, repeated, repeats_in, stage
+from tlm.data.parallel import each
 from tlm.data.passages import GROUP_ROWS, GROUPS, Shards, numbered
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.files import Piece, RawFile, check_room, raw_files
+from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.errors import InputError, Interrupted
@@ -152,6 +156,68 @@ ON_THE_WAY: tuple[ArtifactKind, ...] = (SHARDS, BUCKET, PART)  # in the order in
 SHARD_ROWS = GROUPS * GROUP_ROWS
 
 
+def make(
+    plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], numbers: Iterable[int], label: str
+) -> None:
+    """Make the results of this kind on the way to a corpus. Finished ones, and all of a finished corpus, are skipped.
+
+    The results on the way may be gone once the corpus is finished, by an equal run perhaps.
+    """
+    if finished(plan.corpus, plan.root) is None:
+        each(partial(_make, plan, kind, write), list(numbers), label, "buckets" if kind == BUCKET else "parts")
+
+
+def _make(plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], number: int) -> None:
+    recipe = plan.recipe(kind, number)
+    if finished(recipe, plan.root) is None:
+        produce(recipe, plan.root, write, plan, number)
+
+
+ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
+
+
+def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
+    """Read these parts."""
+    make(plan, PART, partial(_write_staged, max_rejected), numbers, "reading")
+
+
+def staged(
+    folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64
+) -> dict[str, int]:
+    """Write the passages of files to a folder, as `stage` does; rows that cannot be used go to `rejects`."""
+    found = read_all(files, layout.fields, rejects, partial(passages, layout))
+    return stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
+
+
+def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> None:
+    rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
+    with raw_files(plan.paths, together=False) as files:
+        own = plan.files(files, number)
+        check_room(own, draft.folder)
+        draft.rows = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
+    pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
+    draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
+    draft.details["passages"] = sum(draft.rows.values())
+
+
+def dedup_buckets(plan: Plan) -> None:
+    """Find the texts that repeat an earlier one, bucket by bucket."""
+    make(plan, BUCKET, _write_bucket, plan.numbers(BUCKET), "comparing")
+
+
+def _write_bucket(draft: Draft, plan: Plan, number: int) -> None:
+    """Write the rows of each part that repeat an earlier text, and how many they are."""
+    parts = [(part, part.entries(DIGESTS.format(number))[0]) for part in plan.all(PART)]
+    found = repeated([part.verified(entry) for part, entry in parts])
+    for part, entry in parts:
+        part.store.forget(f"{part.folder_name}/{entry.name}")
+    for place, rows in enumerate(found):
+        if len(rows):
+            name = f"part-{place:05d}.npy"
+            np.save(draft.folder / name, rows)
+            draft.rows[name] = len(rows)
+
+
 class Kept:
     """The passages that stay, over all parts.
 
@@ -195,13 +261,13 @@ def write_shards(plan: Plan, numbers: Iterable[int]) -> None:
 
 def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
     """Put the shards into the folder of the corpus, which does not exist for readers before its manifest does."""
-    passages = Kept(plan)
-    first, last = (-(-int(offset) // SHARD_ROWS) for offset in passages.offsets[number : number + 2])
+    kept = Kept(plan)
+    first, last = (-(-int(offset) // SHARD_ROWS) for offset in kept.offsets[number : number + 2])
     with TemporaryDirectory(prefix="shards-", dir=draft.folder) as name:
         folder = Path(name)
         shards = Shards(folder, "passages", first=first)
         doc = first * SHARD_ROWS
-        for table in passages.read(doc, min(last * SHARD_ROWS, int(passages.offsets[-1]))):
+        for table in kept.read(doc, min(last * SHARD_ROWS, int(kept.offsets[-1]))):
             shards.add(numbered(table, doc))
             doc += len(table)
         entries = add_files(home(plan.root, ()), f"corpus/{plan.corpus.key}", folder, shards.close())
@@ -227,16 +293,16 @@ def publish(plan: Plan, max_rejected: int) -> str:
 
 
 def _write_published(draft: Draft, plan: Plan, max_rejected: int) -> None:
-    rejects, staged = Rejects(max_rejected), 0
+    rejects, count = Rejects(max_rejected), 0
     for part in plan.all(PART):
         rows = pq.read_table(part.path(REJECTED_FILE))
         rejects.take(rows, part.counts["by file"])
-        staged += part.details["passages"]
+        count += part.details["passages"]
     rejects.check()
     compare_corpus(rejects.read_by_file)
     draft.published = list(_written(plan))
     draft.run |= {"parts": len(plan.parts), "parts_process_seconds": _process_seconds(plan)}
-    finish(draft, rejects, staged, sum(entry.rows or 0 for entry in draft.published))
+    finish(draft, rejects, count, sum(entry.rows or 0 for entry in draft.published))
 
 
 def _written(plan: Plan) -> Iterator[FileEntry]:

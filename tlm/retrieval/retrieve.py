@@ -148,8 +148,6 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     if kind == "auto":
         kind = choose([text for _, text in asking])
         say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
-    if top_k > index.details["documents"]:
-        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds all that match")
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     searched = [number for number in range(len(queries)) if number not in empty]

@@ -1,7 +1,7 @@
 """The corpus: documents from any source, normalised, cut into passages, each distinct text once."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -54,14 +54,13 @@ def load_corpus(paths: list[str], *, layout: Layout = Layout(), max_rejected: in
     rejects = Rejects(max_rejected)
     addresses = corpus_addresses(paths)
     with raw_files(addresses, together=False) as files:
-        plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
+        plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST), max_rejected)
         if len(plan.parts) == 1:
             return produce(plan.corpus, root, _write, files, layout, rejects)
     try:
-        stage_parts(plan, max_rejected, plan.numbers(PART))
-        dedup_buckets(plan)
-        write_shards(plan, plan.numbers(PART))
-        return publish(plan, max_rejected)  # which also removes what was on the way, after a kill perhaps
+        for kind in reversed(ON_THE_WAY):
+            make(plan, kind, plan.numbers(kind))
+        return publish(plan)  # which also removes what was on the way, after a kill perhaps
     except (InputError, OSError):
         made = finished(plan.corpus, root)  # by an equal command beside this one, which then removed the parts
         if made is None:
@@ -85,7 +84,6 @@ def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Reje
 
 
 PLAN: Final = "corpus-plan"
-MAX_REJECTED = 10  # as in load_corpus
 
 
 def plan_corpus(
@@ -120,25 +118,27 @@ def plan_corpus(
 def stage_corpus(pod: str) -> str:
     """Read the pod's parts of the files. Returns the item."""
     plan, own = _opened(pod)
-    stage_parts(plan, MAX_REJECTED, own)
+    make(plan, PART, own)
     return pod
 
 
 def dedup_corpus(pods: list[str]) -> list[str]:
     """Find the passages that repeat an earlier one, over all parts. Returns the items."""
-    dedup_buckets(_opened(pods[0])[0])
+    plan, _ = _opened(pods[0])
+    make(plan, BUCKET, plan.numbers(BUCKET))
     return pods
 
 
 def write_corpus(pod: str) -> str:
     """Write the shards that begin in the pod's parts. Returns the item."""
-    write_shards(*_opened(pod))
+    plan, own = _opened(pod)
+    make(plan, SHARDS, own)
     return pod
 
 
 def publish_corpus(pods: list[str]) -> str:
     """Publish the corpus, and return its URI."""
-    return publish(_opened(pods[0])[0], MAX_REJECTED)
+    return publish(_opened(pods[0])[0])
 
 
 def _opened(pod: str) -> tuple[Plan, range]:
@@ -152,33 +152,28 @@ def _opened(pod: str) -> tuple[Plan, range]:
     return plan, range(item["pod"], len(parts), item["pods"])
 
 
-ON_THE_WAY: tuple[ArtifactKind, ...] = (SHARDS, BUCKET, PART)  # in the order in which they are removed
+# In the order in which they are removed, the reverse of that in which they are made; with how the progress calls it.
+ON_THE_WAY: dict[ArtifactKind, str] = {SHARDS: "writing", BUCKET: "comparing", PART: "reading"}
 SHARD_ROWS = GROUPS * GROUP_ROWS
 
 
-def make(
-    plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], numbers: Iterable[int], label: str
-) -> None:
-    """Make the results of this kind on the way to a corpus. Finished ones, and all of a finished corpus, are skipped.
+def make(plan: Plan, kind: ArtifactKind, numbers: Sequence[int]) -> None:
+    """Make results of this kind on the way to a corpus. Finished ones, and all of a finished corpus, are skipped.
 
     The results on the way may be gone once the corpus is finished, by an equal run perhaps.
     """
     if finished(plan.corpus, plan.root) is None:
-        each(partial(_make, plan, kind, write), list(numbers), label, "buckets" if kind == BUCKET else "parts")
+        each(partial(_make, plan, kind), numbers, ON_THE_WAY[kind], "buckets" if kind == BUCKET else "parts")
 
 
-def _make(plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], number: int) -> None:
+def _make(plan: Plan, kind: ArtifactKind, number: int) -> None:
     recipe = plan.recipe(kind, number)
     if finished(recipe, plan.root) is None:
+        write = {PART: _write_staged, BUCKET: _write_bucket, SHARDS: _write_shards}[kind]
         produce(recipe, plan.root, write, plan, number)
 
 
 ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
-
-
-def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
-    """Read these parts."""
-    make(plan, PART, partial(_write_staged, max_rejected), numbers, "reading")
 
 
 def staged(
@@ -189,8 +184,9 @@ def staged(
     return stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
 
 
-def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> None:
-    rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
+def _write_staged(draft: Draft, plan: Plan, number: int) -> None:
+    """Read a part of the files."""
+    rejects = Rejects(plan.max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
     with raw_files(plan.paths, together=False) as files:
         own = plan.files(files, number)
         check_room(own, draft.folder)
@@ -198,11 +194,6 @@ def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> N
     pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
     draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
     draft.details["passages"] = sum(draft.rows.values())
-
-
-def dedup_buckets(plan: Plan) -> None:
-    """Find the texts that repeat an earlier one, bucket by bucket."""
-    make(plan, BUCKET, _write_bucket, plan.numbers(BUCKET), "comparing")
 
 
 def _write_bucket(draft: Draft, plan: Plan, number: int) -> None:
@@ -254,13 +245,8 @@ class Kept:
         return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
 
 
-def write_shards(plan: Plan, numbers: Iterable[int]) -> None:
-    """Write the shards that begin in these parts."""
-    make(plan, SHARDS, _write_shards, numbers, "writing")
-
-
 def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
-    """Put the shards into the folder of the corpus, which does not exist for readers before its manifest does."""
+    """Put the shards that begin in a part into the folder of the corpus, which readers see once it has a manifest."""
     kept = Kept(plan)
     first, last = (-(-int(offset) // SHARD_ROWS) for offset in kept.offsets[number : number + 2])
     with TemporaryDirectory(prefix="shards-", dir=draft.folder) as name:
@@ -274,14 +260,14 @@ def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
     draft.details["files"] = [entry.model_dump() for entry in entries]
 
 
-def publish(plan: Plan, max_rejected: int) -> str:
+def publish(plan: Plan) -> str:
     """Publish the corpus, unless it is there already, and remove the results on the way to it.
 
     Raises:
         InputError: too many rejected rows, or a part is not there.
         Interrupted: shards are gone that were written, after a week perhaps; repeating writes them again.
     """
-    uri = produce(plan.corpus, plan.root, _write_published, plan, max_rejected)
+    uri = produce(plan.corpus, plan.root, _write_published, plan)
     store = home(plan.root, ())
     last = plan.recipe(PART, len(plan.parts) - 1).key
     if not any(store.list(f"{PART}/{last}/")):  # it goes last
@@ -292,8 +278,8 @@ def publish(plan: Plan, max_rejected: int) -> str:
     return uri
 
 
-def _write_published(draft: Draft, plan: Plan, max_rejected: int) -> None:
-    rejects, count = Rejects(max_rejected), 0
+def _write_published(draft: Draft, plan: Plan) -> None:
+    rejects, count = Rejects(plan.max_rejected), 0
     for part in plan.all(PART):
         rows = pq.read_table(part.path(REJECTED_FILE))
         rejects.take(rows, part.counts["by file"])

@@ -175,7 +175,7 @@ class Bench:
             return Classification(model, self.examples, self.preset.model, unscored, "accuracy", 0)
         only = {"rho1": "inf" if self.kind == EXTERNAL else 0}
         preset = self.preset.model_copy(update={"train": self.preset.train.model_copy(update=only)})
-        return Joint([model], {"task": self.examples}, self.passages, preset, 0)
+        return Joint(model, self.examples, self.passages, preset, 0)
 
     def authors(self, steps: int) -> Side:
         """The loop in `research.benchmarks.reference.joint`."""

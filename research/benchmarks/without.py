@@ -12,7 +12,7 @@ Change = Callable[[Any], None]
 
 def unsorted(work: Any) -> None:
     """Texts go into batches as they are shuffled."""
-    for stream in (*work.external.sources, work.tasks[0].stream):
+    for stream in (*work.external.sources, work.stream):
         stream.lengths = np.zeros_like(stream.lengths)
 
 
@@ -22,7 +22,7 @@ def full_length(work: Any) -> None:
 
     def batch(step: int) -> Any:
         found = made(step)
-        texts = work.tasks[0].examples.texts if work.mixture.is_internal(step) else work.external.sources[0].texts
+        texts = work.examples.texts if work.mixture.is_internal(step) else work.external.sources[0].texts
         width = found.ids.shape[1]
 
         def padded(values: Any, filler: int) -> Any:
@@ -63,7 +63,7 @@ def whole_last_layer(work: Any) -> None:
             class_logits = body.classify(states if body.pools_all else states[:: ids.shape[1]], inputs)
         return states.index_select(0, inputs.positions) if tokens else None, class_logits
 
-    body = work.tasks[0].encoder.body
+    body = work.encoder.body
     body.read = MethodType(read, body)
 
 

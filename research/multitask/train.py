@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 from research.multitask.plan import TOGETHER
 from tlm.artifacts.artifact import Artifact, home
-from tlm.artifacts.produce import Recipe
+from tlm.artifacts.produce import Draft, Recipe
 from tlm.data.tasks.examples import one_label_each
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.retrieval.subset.protected import check_protected
 from tlm.settings import presets
 from tlm.settings.options import NOT_NEGATIVE, Compute
+from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize
-from tlm.training.stages import VERSION, checkpoint_recipe, stage1
+from tlm.training.stages import VERSION, checkpoint_recipe, rows_of
 
 
 def train_multitask(
@@ -54,7 +55,15 @@ def train_multitask(
         inputs[f"task-{number}"] = task
         inputs[f"task_tokens-{number}"] = Artifact.open(tokenize(task.uri, tokenizer, **how, root=root))
     recipe = Recipe("checkpoint", "train-multitask", VERSION, {**alone.settings, "arm": TOGETHER}, inputs)
-    return stage1(recipe, settings, root, train_multitask, arguments)
+
+    def write(draft: Draft) -> None:
+        from research.multitask.joint import Together
+        from tlm.training.joint import train_jointly
+
+        train_jointly(draft, recipe, settings, compute, root, Together)
+        draft.run |= presets.named(preset, overrides)
+
+    return train_together(recipe, root, write, train_multitask, arguments, rows_of(recipe))
 
 
 def _check_tasks(tasks: list[Artifact]) -> None:

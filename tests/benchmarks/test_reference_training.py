@@ -121,12 +121,12 @@ def trained_both_ways(tmp_path, architecture: str, head_steps: str) -> tuple[Enc
     ours, theirs, _ = both(architecture)
     texts = [Texts(short_texts(count).first, None, FULL, SPECIAL) for count in (40, 20)]
     examples = Examples(texts[1], np.arange(20) % 3, np.array(["train"] * 20, dtype=object), LABELS)
-    work = Joint([ours], {"toy": examples}, texts[0], preset, seed=1)
+    work = Joint(ours, examples, texts[0], preset, seed=1)
     made_batches = [work.batch(step) for step in range(preset.train.steps)]
     batches: dict[bool, list] = {False: [], True: []}
     for step, batch in enumerate(made_batches):
-        classes = {CLASSES: torch.from_numpy(batch.labels)} if work.task(step) else {}
-        batches[work.task(step) is not None].append(padded(batch) | classes)
+        classes = {CLASSES: torch.from_numpy(batch.labels)} if work.mixture.is_internal(step) else {}
+        batches[work.mixture.is_internal(step)].append(padded(batch) | classes)
     AuthorsLoop(theirs, batches[False], batches[True], preset.train, CPU).run(preset.train.steps)
     plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, 0.0, seed=1)
     snapshots = Snapshots(Recipe("checkpoint", "toy", 1, {}), str(tmp_path), Compute(save_minutes=0.0))

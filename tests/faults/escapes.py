@@ -1,7 +1,6 @@
 """Ways out of a root: names in manifests, links in folders, keys on an S3 server that is not honest."""
 
 import http.server
-import json
 import os
 import random
 import threading
@@ -13,9 +12,10 @@ from xml.sax.saxutils import escape
 
 from tests.faults.refusals import settings
 from tests.making import make
-from tlm.artifacts.artifact import Artifact, FileEntry, content_digest
+from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Progress
 from tlm.artifacts.stores import open_store
+from tlm.artifacts.stores.store import signed_json
 from tlm.cli.upkeep import download, gc
 from tlm.data.corpus.load import load_corpus
 from tlm.errors import InputError
@@ -43,12 +43,10 @@ def manifests(root: str, chosen: list[str]) -> Iterator[str]:
     made = make(root)
     store, place = made.store, made.folder_name
     for number, name in enumerate(chosen):
-        fields = json.loads(made.manifest.to_bytes())
+        fields = made.manifest.model_dump()
         fields["files"][0]["name"], fields["key"] = name, f"{number:024x}"
-        entries = [FileEntry.model_construct(**entry) for entry in fields["files"]]
-        fields["content"] = content_digest(entries, fields["details"])
         there = f"{place.split('/')[0]}/{fields['key']}"
-        store.write(f"{there}/manifest.json", json.dumps(fields).encode())
+        store.write(f"{there}/manifest.json", signed_json(fields))
         yield refused(lambda there=there: _read_all(f"{store.root}/{there}"), f"the name {name!r}")
         store.delete(f"{there}/manifest.json")
 

@@ -17,12 +17,12 @@ SCRIPT = """
 import os, sys
 os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # so that what is made is counted in this process
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus import load as corpus, staging
+from tlm.data.corpus import load as corpus
 made = [0]
-def counted(*arguments, produce=staging.produce):
-    made[0] += 1
-    return produce(*arguments)
-staging.produce = counted
+def counted(recipe, *arguments, produce=corpus.produce):
+    made[0] += recipe.kind != "corpus"
+    return produce(recipe, *arguments)
+corpus.produce = counted
 corpus.part_size = lambda files, least: 1 << 20
 uri = corpus.load_corpus([sys.argv[1]], root=sys.argv[2])
 print(made[0], Artifact.open(uri).content)

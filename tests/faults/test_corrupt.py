@@ -64,8 +64,7 @@ def test_every_bit_of_run_json_counts_and_it_is_left_out(tmp_path, capsys):
         flipped = bytearray(data)
         flipped[place // 8] ^= 1 << place % 8
         path.write_bytes(flipped)
-        found = made.run()
-        assert found == {} or found.items() >= facts.items()  # more, where the signature's name was hit
+        assert made.run() == {}
     assert "run.json is damaged, so the facts about the run (time, cost) are left out" in capsys.readouterr().err
 
 

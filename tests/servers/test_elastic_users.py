@@ -91,27 +91,6 @@ def test_stores_that_end_at_once_leave_no_index(elasticsearch_root, elasticsearc
     assert there(elasticsearch) == []
 
 
-def test_an_index_whose_users_were_never_noted_stays(stores, elasticsearch, capsys):
-    """One that an earlier version made: another store may use it without having said so, also once we have."""
-    (one, _), (two, _) = stores.items()
-    (name,) = there(elasticsearch)
-    meta = elasticsearch.indices.get(index=name)[name]["mappings"]["_meta"]["tlm"]
-    del meta["users"]
-    elasticsearch.indices.put_mapping(index=name, meta={"tlm": meta})
-    elasticsearch.indices.delete_alias(index=name, name="tlm-_*")
-    for root in (one, two):
-        assert indexed(root)
-        collect(root)
-        assert f"the index '{name}' stays, as it was made before stores were noted" in capsys.readouterr().err
-    assert there(elasticsearch) == [name]
-
-
-def test_an_index_keeps_the_mark_that_its_users_are_noted_when_another_finishes_it(stores, elasticsearch):
-    (found,) = elasticsearch.indices.get(index="tlm-corpus-*").values()
-    assert found["mappings"]["_meta"]["tlm"]["users"] == "noted"
-    assert found["mappings"]["_meta"]["tlm"]["documents"] == len(TEXTS)
-
-
 def test_a_copied_store_does_not_end_what_the_original_uses(stores, elasticsearch, tmp_path):
     (one, _), (two, _) = stores.items()
     collect(two)

@@ -298,5 +298,3 @@ def test_wrong_inputs_are_one_sentence(root, linear, thin, labelled):
     numbers = task(root, rows(regression=True), "pearson", labels=False)
     with pytest.raises(InputError, match=r"gives the 3 classes bio, law, sea but .* has a number"):
         distill(linear, thin.uri, numbers, **GIVEN)
-    with pytest.raises(InputError, match="has no dev examples"):
-        distill(linear, thin.uri, task(root, [row for row in rows() if row[3] != "dev"]), **GIVEN)

@@ -152,7 +152,7 @@ def test_a_run_that_is_taken_up_again_is_bit_equal(tmp_path, architecture):
     def run(work: type[Joint], name: str) -> Encoder:
         encoder = build.build(config, seed=0)
         state = State.fresh(encoder, preset.train, plan.steps)
-        given = work([encoder], {"toy": read}, Texts.open(tokens, preset.train.external_length), preset, 0)
+        given = work(encoder, read, Texts.open(tokens, preset.train.external_length), preset, 0)
         snapshots = Snapshots(recipe(name), str(tmp_path), Compute(save_steps=2, save_minutes=0))
         try:
             fit(state, given, plan, snapshots, CPU)

@@ -67,9 +67,9 @@ def test_a_run_of_n_times_the_steps_gives_each_task_the_batches_of_its_own_run(t
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
+    from research.multitask.joint import Heads, sharing
     from tlm.settings.presets import resolve
     from tlm.training.input.texts import Special
-    from tlm.training.joint import Together, build_together
 
     model = resolve("tiny", [f"model.architecture={architecture}"]).model
     labels = {"a": ["x", "y"], "b": ["x", "y"], "c": None}
@@ -77,7 +77,8 @@ def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
         build.with_task(build.make_config(model, 300, Special(0, 1, 2, 3, 4)), known, name)
         for name, known in labels.items()
     ]
-    encoders = build_together(configs, 7, torch.device("cpu"))
+    plain, alone = build.build(configs[0], 7), build.build(configs[0], 7)
+    encoders = [alone, *sharing(alone, configs[1:], 7, torch.device("cpu"))]
     heads = encoders[0].body.head_names
     first, second, third = (dict(encoder.named_parameters()) for encoder in encoders)
     for name, parameter in first.items():
@@ -86,11 +87,10 @@ def test_the_encoder_is_shared_and_each_head_is_its_own(architecture):
         if is_head and parameter.ndim > 1:
             assert not torch.equal(second[name], parameter)  # drawn anew, though of one seed and one shape
     assert third["body.classifier.weight"].shape[0] == 1
-    whole = Together(encoders)
+    whole = Heads(encoders)
     own = sum(p.numel() for e in encoders[1:] for n, p in e.body.named_parameters() if n.startswith(heads))
     assert sum(p.numel() for p in whole.parameters()) == sum(p.numel() for p in first.values()) + own
     assert set(whole.state_dict()) == {name for name, _ in whole.named_parameters()}  # each is saved once
-    plain = build.build(configs[0], 7)
     assert all(torch.equal(value, plain.state_dict()[name]) for name, value in encoders[0].state_dict().items())
 
 

@@ -266,11 +266,6 @@ def test_a_subset_of_another_corpus_is_refused(root, index):
         retrieve(index, task, arm="random", same_size_as=like, root=root)
 
 
-def test_a_task_without_training_examples_is_refused(root, index):
-    with pytest.raises(InputError, match="has no training examples"):
-        retrieve(index, task_of([], root, held_out=("red",)), root=root)
-
-
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -21,7 +21,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 
-from tests.toys import Row, make, make_task, read_json, save, words
+from tests.toys import Row, make, make_task, save, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.cli.upkeep import download
@@ -163,13 +163,6 @@ def test_with_many_classes_less_is_fitted(
     assert score("macro_f1", dev.gold, found.predict(dev.texts).argmax(axis=1)) > 0.9
 
 
-def test_with_many_classes_and_nothing_to_choose_by_classes_are_weighted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "MOST_FOLDED", 10)
-    monkeypatch.setattr(tfidf, "MANY", 4)
-    train, _, labels = classes_by_words(5, 60)
-    assert tune(Given(train, split_of([], labels, "dev"), "macro_f1", labels)).chosen["class weights"] == "balanced"
-
-
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=30))
 def test_folds_never_divide_a_group(groups: list[int]) -> None:
     group, dev = np.array(groups), split_of(rows_of("plain")[60:64], LABELS)
@@ -195,7 +188,6 @@ def test_a_large_task_is_judged_on_dev(monkeypatch: pytest.MonkeyPatch) -> None:
     for most, folds in ((10, [FOLDS, 1]), (9, [1])):
         monkeypatch.setattr(linear, "MOST_FOLDED", most)
         assert [len(view) for view in views_of(train, dev)] == folds
-    assert views_of(train, split_of([], LABELS)) == []
 
 
 def test_among_equal_settings_the_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,8 +208,9 @@ def test_each_prediction_is_judged_by_its_own_example() -> None:
     _, gold = random_features(3)
     right = np.eye(3)[gold]
     train = split_of([("x", None, LABELS[one], "train") for one in gold], LABELS)
-    search = Search(Given(train, split_of([], LABELS), "accuracy", LABELS))
-    search.consider("right", [(right[seen], right[unseen]) for seen, unseen in search.folds], (10.0,))
+    search = Search(Given(train, train, "accuracy", LABELS))
+    both = np.concatenate([right, right])
+    search.consider("right", [(both[seen], both[unseen]) for seen, unseen in search.folds], (10.0,))
     assert search.best is not None
     assert search.best.score == 1
 
@@ -494,16 +487,6 @@ def test_wrong_spans_are_said_in_a_sentence(step: str, wrong: Any, tmp_path: Pat
     with pytest.raises(InputError, match=r"^spans "):
         STEPS[step](task, spans=wrong, root=str(tmp_path))
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_task_without_dev_is_learned(step: str, tmp_path: Path) -> None:
-    """Of two groups there are no three folds, and dev has nothing to judge by: the first setting it is."""
-    rows: list[Row] = [("alpha alpha beta", None, "a", "train"), ("gamma gamma gamma beta beta", None, "b", "train")]
-    rows.append(("alpha", None, "a", "test"))
-    task = make_task(tmp_path, rows, "accuracy", ["a", "b"])
-    metrics = STEPS[step](task, root=str(tmp_path))
-    assert read_json(Artifact.open(metrics), "metrics.json")["splits"]["test"]["n"] == 1
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from tlm import __version__
 from tlm.artifacts.stores import named_root, open_store
-from tlm.artifacts.stores.store import KINDS, SIGNATURE, Store, file_sha256, signed_json, value_sha256
+from tlm.artifacts.stores.store import KINDS, Store, file_sha256, signed_facts, signed_json, value_sha256
 from tlm.errors import Damaged, InputError, TlmError, with_article
 from tlm.progress import say
 
@@ -24,7 +24,6 @@ RUN = "run.json"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _DIGEST_IN_NAME = re.compile(r"-[0-9a-f]{16}(?=(\.[^.]*)?$)")
-_DAMAGED = "the manifest is damaged or from another version; repeat its step"
 _CHECKED = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -97,7 +96,6 @@ class Manifest(Reference):
         details: Facts that later steps need.
         files: Its data files, by name.
         tool: Version of tlm that made it.
-        sha256: Digest of all the rest; only in the published file.
     """
 
     schema_name: Literal["tlm.manifest"] = "tlm.manifest"
@@ -110,7 +108,6 @@ class Manifest(Reference):
     details: dict[str, Any]
     files: list[FileEntry]
     tool: str = __version__
-    sha256: Digest | None = Field(default=None, exclude=True)
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the published file; equal manifests have equal bytes."""
@@ -119,24 +116,15 @@ class Manifest(Reference):
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Manifest":
         """Parse and check a published manifest at the address `where`. Raises Damaged; InputError if it is newer."""
+        facts = signed_facts(data)
+        if facts is None:
+            raise Damaged(f"{where}: the manifest is damaged or from another version; repeat its step")
         try:
-            manifest = cls.model_validate_json(data)
-            content, whole = content_digest(manifest.files, manifest.details), value_sha256(manifest.model_dump())
+            return cls.model_validate(facts)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
-            with suppress(ValueError, AttributeError, RecursionError):  # no JSON, no object, or nested too deeply
-                facts = json.loads(data)
-                if facts.pop(SIGNATURE, None) == value_sha256(facts):  # not Damaged, which is made again
-                    raise InputError(f"{where}: {field}: {first['msg']}; a newer tlm wrote it; upgrade here") from None
-            raise Damaged(f"{where}: {field}: {first['msg']}; {_DAMAGED}") from None
-        except ValueError as error:  # NaN or a lone surrogate, which our JSON never has
-            raise Damaged(f"{where}: details: {error}; {_DAMAGED}") from None
-        if manifest.content != content:
-            raise Damaged(f"{where}: content: is not that of the files and details; {_DAMAGED}")
-        if manifest.sha256 not in (None, whole):  # earlier versions did not write it
-            raise Damaged(f"{where}: sha256: is not that of the rest; {_DAMAGED}")
-        return manifest.model_copy(update={"sha256": None})
+            raise InputError(f"{where}: {field}: {first['msg']}; a newer tlm wrote it; upgrade here") from None
 
 
 def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:
@@ -310,14 +298,10 @@ class Artifact:
     def run(self) -> dict[str, Any]:
         """Return the facts about the run that made it (time, host, seconds, threads); {} if they are lost."""
         data = self.store.read(f"{self.folder_name}/{RUN}")
-        if data is None:
-            return {}
-        with suppress(ValueError, AttributeError):  # no JSON, or no object
-            facts: dict[str, Any] = json.loads(data)
-            if facts.pop(SIGNATURE, None) in (None, value_sha256(facts)):  # earlier versions did not write it
-                return facts
-        say(f"warning: {self.uri}/{RUN} is damaged, so the facts about the run (time, cost) are left out")
-        return {}
+        facts = {} if data is None else signed_facts(data)
+        if facts is None:
+            say(f"warning: {self.uri}/{RUN} is damaged, so the facts about the run (time, cost) are left out")
+        return facts or {}
 
     def _folder(self, entries: list[FileEntry]) -> Path:
         """Return the folder of these files, all verified. It has no others, as its reader may load any file in it."""

@@ -88,7 +88,7 @@ def retrieve(
         and ``dropped.parquet`` (query, reason, detail), where reason is "empty", "cut" or "no hit".
 
     Raises:
-        InputError: a setting is wrong, the task has no training example, or the index cannot be used.
+        InputError: a setting is wrong, or the index cannot be used.
         Interrupted: the search server went away; the command can be repeated.
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
@@ -145,13 +145,9 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
 def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     index, task, kind = recipe.inputs["index"], recipe.inputs["task"], recipe.settings["query"]
     corpus, asking = index.input("corpus"), training_texts(task)
-    if not asking:
-        raise InputError(f"{task.uri} has no training examples to search with")
     if kind == "auto":
         kind = choose([text for _, text in asking])
         say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
-    if top_k > index.details["documents"]:
-        say(f"top_k {top_k} is more than all {index.details['documents']} passages: each query finds all that match")
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     searched = [number for number in range(len(queries)) if number not in empty]
@@ -242,8 +238,6 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Arti
     from tlm.retrieval.selectors import SELECTORS
 
     asking = [text for _, text in training_texts(task)]
-    if not asking:
-        raise InputError(f"{task.uri} has no training examples to select by")
     write_chosen(draft, arm, *best(SELECTORS[arm](corpus, asking, seed), enough), wanted)
 
 

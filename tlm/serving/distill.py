@@ -26,7 +26,6 @@ from tlm.settings import presets
 from tlm.settings.options import Compute, Range
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
-from tlm.training.stages import trainable
 
 VERSION, OF_LABELS = 3, 1
 
@@ -63,7 +62,8 @@ def distill(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     arguments = dict(locals())
-    better, start, examples = trained_model(teacher), Artifact.open(checkpoint, "checkpoint"), trainable(task)
+    better, start = trained_model(teacher), Artifact.open(checkpoint, "checkpoint")
+    examples = Artifact.open(task, "task")
     one_label_each(examples, "distill")
     retrieved = Artifact.open(subset, "subset") if subset else None
     check_trained(examples, better, start)

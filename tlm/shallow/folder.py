@@ -1,6 +1,7 @@
 """Folders of shallow models: config.json describes the model, vocabulary.json and weights.safetensors hold it."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,15 @@ def json_or_none(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+
+
+def refuse_code(folder: Path, names: Iterable[str] = (CONFIG, "tokenizer_config.json")) -> None:
+    """Raise InputError if one of these files, of a model or its tokenizer, names code of the folder (``auto_map``)."""
+    for name in names:
+        values = json_or_none(folder / name)
+        if isinstance(values, dict) and values.get("auto_map"):
+            what = f"{folder}/{name} names code of its own, which is never run"
+            raise InputError(f"{what}; take another model, or remove auto_map if the library's own class will do")
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -143,16 +143,13 @@ class Setting:
 def views_of(train: Split, dev: Split) -> list[list[Fold]]:
     """Two ways to judge a setting: by cross-validation over train, and on dev. Rows of dev follow those of train.
 
-    Examples of a group are never divided. There is no cross-validation if train is large or has few groups, and no
-    view of dev if dev is empty.
+    Examples of a group are never divided. There is no cross-validation if train is large or has few groups.
     """
     count = len(train.texts)
     rows, views = np.arange(count), []
     if count <= MOST_FOLDED and len(np.unique(train.group)) >= FOLDS:
         views.append(list(GroupKFold(FOLDS).split(rows, groups=train.group)))
-    if dev.texts:
-        views.append([(rows, count + np.arange(len(dev.texts)))])
-    return views
+    return [*views, [(rows, count + np.arange(len(dev.texts)))]]
 
 
 class Given(NamedTuple):
@@ -227,11 +224,11 @@ class Search:
         found = Linear.fit(features, gold, self.classes, best.strength, best.balanced, self._meter)
         self._meter.close()
         chosen = {**about, "class weights": "balanced" if best.balanced else "none", "C": best.strength}
-        if self.folds and self.gold.ndim == 2:
+        if self.gold.ndim == 2:
             found = replace(found, thresholds=fitted_thresholds(*self._judged(self.folds)).tolist())
-        elif self.folds and self.classes and not found.softmax:
-            last = self.views[-1]  # dev, if there is one: it was predicted by this very model, not one of less text
-            chosen["temperature"] = fitted_temperature(*self._judged(last))
+        elif self.classes and not found.softmax:
+            dev = self.views[-1]  # it was predicted by this very model, not one of less text
+            chosen["temperature"] = fitted_temperature(*self._judged(dev))
             found = replace(found, temperature=chosen["temperature"])
         say(f"{name}: {self.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
         return found, chosen
@@ -248,7 +245,7 @@ class Search:
             judged = np.concatenate([rows for _, rows in view])
             values = np.concatenate([next(predicted) for _ in view])
             scores.append(dev_score(self.metric, self.gold[judged], values))
-        return float(np.mean(scores)) if scores else 0.0
+        return float(np.mean(scores))
 
 
 @dataclass(frozen=True)

@@ -182,8 +182,10 @@ def files_of(folder: Path) -> dict[str, Path]:
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.suffix in SAFE}
     if not any(name.endswith(".safetensors") for name in found):
         raise InputError(f"{folder} has no .safetensors file; {EXPECTED}")
+    folders.refuse_code(folder, (name for name in found if name.endswith(".json")))
     for name, path in found.items():
-        if path.suffix == ".json" and _names_code(path):
+        kinds = [str(one.get("type", "")) for one in _modules(path)] if path.name == MODULES else []
+        if not all(kind.startswith("sentence_transformers.") for kind in kinds):
             raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
         if path.name == ADAPTER:
             advice = "merge it into that model (merge_and_unload of peft), and give the folder of the whole"
@@ -195,15 +197,6 @@ def _pickles(folder: Path) -> list[Path]:
     """The pickles in whose place a module of the model has no safetensors file."""
     parts = [folder, *(folder / str(one.get("path", "")) for one in _modules(folder / MODULES))]
     return [part / PICKLE for part in parts if (part / PICKLE).is_file() and not any(part.glob("*.safetensors"))]
-
-
-def _names_code(path: Path) -> bool:
-    """Return whether a JSON file names a class of the folder: `auto_map`, or a module that is not the library's."""
-    values = folders.json_or_none(path)
-    if isinstance(values, dict):
-        return bool(values.get("auto_map"))
-    modules = _modules(path) if path.name == MODULES else []
-    return any(not str(one.get("type", "")).startswith("sentence_transformers.") for one in modules)
 
 
 def _modules(path: Path) -> list[dict[str, Any]]:

@@ -90,18 +90,13 @@ def tune(given: Given) -> Tfidf:
             search.consider(shape, matrices[shape], [search.best.strength], [search.best.balanced])
         else:
             search.consider(shape, matrices[shape], strengths, (True, False) if many else (False, True))
-    wordless = InputError("no training text has a word in it; the baseline cannot be fitted")
     if search.best is None:
-        raise wordless
+        raise InputError("no training text has a word in it; the baseline cannot be fitted")
     shape = search.best.features
     if not many:
         search.consider(shape, matrices[shape], STRENGTHS[2:])
     features = TextFeatures(shape, marks)
-    try:
-        matrix = features.fit_transform(texts)
-    except ValueError:
-        raise wordless from None
-    linear, chosen = search.fitted(matrix, shape.describe(), "baseline")
+    linear, chosen = search.fitted(features.fit_transform(texts), shape.describe(), "baseline")
     return Tfidf(given.labels, features, linear, chosen, search.tried)
 
 

@@ -71,7 +71,7 @@ def masked_lm_loss(
     The tokens of the texts are found or made by `tokenize` with this `root`.
 
     Raises:
-        InputError: the task has no such examples, or no words in them, or the device is not there.
+        InputError: the texts have no words in them, or the device is not there.
     """
     torch_device = torch.device(resolve_device(device))
     if not checkpoint.entries(build.MLM_HEAD):

@@ -1,13 +1,8 @@
-"""Joint training on external and internal data (paper, section 3.2), for one task or for several together.
-
-Several tasks share the encoder and the head that predicts tokens; each has its own classification head. The internal
-batches take the tasks in turn. So n·S steps give each task exactly the internal batches that a run of S steps for it
-alone would give, and no task is weighted by its size.
-"""
+"""Joint training on external and internal data (paper, section 3.2)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +21,7 @@ from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts
 from tlm.training.distributed.group import ProcessGroup
 from tlm.training.input import batches
-from tlm.training.input.batches import Batch, External, Interleaving, Masking, Stream, generator, number
+from tlm.training.input.batches import Batch, External, FlopCount, Interleaving, Masking, Stream, generator
 from tlm.training.input.texts import Examples, Special, Texts
 from tlm.training.input.tokenizer import continuing
 from tlm.training.loop import Plan, fit
@@ -38,97 +33,172 @@ PPMI_SVD = "ppmi-svd"
 MOST_TOKENS = 20_000_000  # of more, texts at even distances are read: memory and time are bounded
 SMALLEST = 1e-6  # share of the largest spread below which a dimension is noise
 
-
-def train_jointly(draft: Draft, recipe: Recipe, preset: Preset, compute: Compute, root: str | None) -> None:
-    """Train and write a `checkpoint`. Of several processes, the first one writes it.
-
-    `train-multitask` also writes the heads of all tasks (``heads.safetensors``; the model folder has the first task's),
-    and whose batch each internal step had.
-
-    Args:
-        draft: Where to write.
-        recipe: What is trained: arm and seed, and the artifacts ``task`` and ``task_tokens``; ``task-1``,
-            ``task_tokens-1`` and so on of further tasks; ``subset_tokens`` (left out in the task-only arm); ``start``,
-            a checkpoint to begin with (optional).
-        preset: All settings. Of the model, the recipe's own settings count.
-        compute: Where to train, and how often to save the state.
-        root: The store, as the step was given it.
-    """
-    inputs, facts = recipe.inputs, {name: recipe.settings[name] for name in ("arm", "seed")}
-    preset = preset.model_copy(update={"model": Model.model_validate(recipe.settings["model"])})
-    torch_device, group, seed = torch.device(resolve_device(compute.place)), ProcessGroup.current(), facts["seed"]
-    multi_task = recipe.step == "train-multitask"
-    with group.in_turn():
-        tasks = _open_tasks(inputs, preset.model)
-        subset = inputs.get("subset_tokens")
-        passages = Texts.open(subset, preset.train.external_length) if subset is not None else None
-        encoders = _encoders(inputs, tasks, preset, seed, torch_device)
-        if preset.train.embeddings == PPMI_SVD and "start" not in inputs and group.first:
-            _begin_with_vectors(encoders[0], _sources(tasks, passages))
-        if "start" in inputs and not inputs["start"].entries(build.MLM_HEAD) and group.first:
-            _begin_to_predict(encoders[0], _sources(tasks, passages))
-    vocabulary = inputs["task_tokens"].input("tokenizer")
-    of_words = preset.train.masking == "words"
-    continues = continuing(vocabulary, len(encoders[0].body.embedding())) if of_words else None
-    work = Joint(encoders, tasks, passages, preset, seed, continues)
-    work.label = f"stage 1, {facts['arm']}, seed {seed}"
-    plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
-    state = State.fresh(Together(encoders) if len(encoders) > 1 else encoders[0], plan.settings, plan.steps)
-    fit(state, work, plan, Snapshots(recipe, root, compute, draft.spending), torch_device)
-    if group.first:
-        for encoder, examples in zip(encoders, tasks.values(), strict=True):
-            build.to_units(encoder, examples.scale)
-        build.save(encoders[0], draft.folder / "model", vocabulary.path("tokenizer"))
-        build.save_mlm_head(encoders[0], draft.folder / build.MLM_HEAD)
-        columns = work.columns(state.curve, plan)
-        if multi_task:
-            turns = map(work.task, range(plan.steps))
-            columns["task"] = pa.array([None if task is None else task.name for task in turns], pa.string())
-        state.curve.write(draft, columns)
-        draft.counts = {**work.counts(), **state.curve.cost(work.parameters())}
-        draft.details = {**facts, "parameters": work.parameters(), "cost": dict(draft.counts)}
-        if multi_task:
-            build.save_heads(encoders, draft.folder / build.HEADS)
-            draft.details["tasks"] = work.shares()
-        draft.run |= run_facts(torch_device, preset.train.precision)
-
-
-def _open_tasks(inputs: dict[str, Artifact], shape: Model) -> dict[str, Examples]:
-    """The examples of each task, by its name, in the order of the tasks."""
-    tasks = {}
-    for name, tokens in inputs.items():
-        if name.startswith("task_tokens"):
-            task = inputs[name.replace("task_tokens", "task")]
-            tasks[str(task.details["name"])] = Examples.open(task, tokens, shape.max_length, shape.cut)
-    return tasks
-
-
-def _encoders(
-    inputs: dict[str, Artifact], tasks: dict[str, Examples], preset: Preset, seed: int, device: torch.device
-) -> list[Encoder]:
-    """An encoder for each task: fresh, or with the weights of the checkpoint ``start`` and a fresh classifier."""
-    start, tokens = inputs.get("start"), inputs["task_tokens"]
-    if start is None:
-        special = Special.of(tokens.input("tokenizer"))
-        base = build.make_config(preset.model, tokens.details["vocab_size"], special)
-    else:
-        base = build.with_dropout(config_of(start.path("model")), preset.model.dropout)
-    configs = [build.with_task(base, one.classes, name, one.marks, several=one.several) for name, one in tasks.items()]
-    encoders = build_together(configs, seed, device)
-    if start is not None:
-        build.load_encoder(encoders[0], start.path("model"))
-        if start.entries(build.MLM_HEAD):
-            build.load_mlm_head(encoders[0], start.path(build.MLM_HEAD))
-    return encoders
-
-
 Sources: TypeAlias = Sequence[tuple[Texts, Ints]]
 
 
-def _sources(tasks: dict[str, Examples], passages: Texts | None) -> Sources:
-    """The texts that are trained on: which of their rows."""
-    own = [(one.texts, np.concatenate([one.rows("train"), one.without_label()])) for one in tasks.values()]
-    return own if passages is None else [*own, (passages, np.arange(len(passages)))]
+class Joint:
+    """The work of stage 1: which batch each step takes, and its loss. Without external texts every step is internal."""
+
+    advice = (
+        "lower train.external_batch and train.internal_batch, or compute them in parts (train.accumulation=2, 4, …)"
+    )
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        examples: Examples,
+        passages: Texts | None,
+        preset: Preset,
+        seed: int,
+        continues: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """`continues` is that of `Masking`: None masks single tokens."""
+        self.label, self.settings, self.seed = "stage 1", preset.train, seed
+        self.encoder, self.examples, self.passages = encoder, examples, passages
+        self.external = External(
+            passages, (examples.texts, examples.without_label()), preset.train.external_batch, seed
+        )
+        self.mlm_only = preset.train.rho2 == "inf"  # internal batches then have no classification loss
+        self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
+        rows, size = examples.rows("train"), preset.train.internal_batch
+        self.stream = Stream(examples.texts, rows, size, seed, batches.INTERNAL)
+        vocab_size = encoder.body.config["vocab_size"]
+        self.cost = FlopCount(preset.model, vocab_size, len(encoder.body.config["id2label"]))
+        head = encoder.body.classification_head().parameters()
+        self.stepped_outside = list(head) if preset.train.head_steps == "all" else []
+        self.masking = Masking(preset.train.mask_share, vocab_size, examples.texts.special, continues)
+
+    @classmethod
+    def of(cls, inputs: dict[str, Artifact], preset: Preset, seed: int, device: torch.device) -> Self:
+        """The work that these inputs of a recipe are for, with a model that is fresh or begins as a checkpoint."""
+        task, tokens, subset = inputs["task"], inputs["task_tokens"], inputs.get("subset_tokens")
+        examples = Examples.open(task, tokens, preset.model.max_length, preset.model.cut)
+        passages = Texts.open(subset, preset.train.external_length) if subset is not None else None
+        encoder = _encoder(inputs, examples, preset.model, seed).to(device)
+        of_words, vocabulary = preset.train.masking == "words", tokens.input("tokenizer")
+        continues = continuing(vocabulary, len(encoder.body.embedding())) if of_words else None
+        return cls(encoder, examples, passages, preset, seed, continues)
+
+    def model(self) -> nn.Module:
+        """What is optimized and saved in snapshots."""
+        return self.encoder
+
+    def sources(self) -> Sources:
+        """The texts that are trained on: which of their rows."""
+        own = (self.examples.texts, np.concatenate([self.stream.rows, self.examples.without_label()]))
+        return [own] if self.passages is None else [own, (self.passages, np.arange(len(self.passages)))]
+
+    def batch(self, step: int) -> Batch:
+        """The masked batch of `step`."""
+        index = self.mixture.index(step)
+        plain = self.internal(index) if self.mixture.is_internal(step) else self.external.batch(index)
+        return self.masking(plain, generator(self.seed, batches.MASK, step))
+
+    def internal(self, index: int) -> Batch:
+        """The batch of internal step `index` (from 0)."""
+        return self.stream.batch(index, self.examples.labels)
+
+    def losses(self, step: int, inputs: Inputs) -> Losses:
+        """The losses of a part of that batch."""
+        if not self.mixture.is_internal(step):
+            return with_zero_gradients(external_loss(self.encoder, inputs), self.stepped_outside)
+        if self.mlm_only:
+            return external_loss(self.encoder, inputs)
+        normalised = self.settings.internal_loss == "normalised"
+        return internal_loss(self.encoder, inputs, float(self.settings.rho2), normalised, self.settings.mask_internal)
+
+    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
+        """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
+        classes = self.mixture.is_internal(step) and not self.mlm_only
+        if self.settings.mask_internal or not classes:
+            return batch.tokens, batch.padded, self.cost.of(batch, tokens=True, classes=classes)
+        passes = (self.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
+        return 2 * batch.tokens, 2 * batch.padded, sum(passes)
+
+    def after(self, state: State) -> None:
+        """Do nothing: stage 1 is not scored on dev."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of steps of each kind."""
+        steps = self.settings.steps
+        internal = self.mixture.internal_before(steps)
+        return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}
+
+    def parameters(self) -> int:
+        """Parameters of the encoder with its classification head."""
+        return build.parameter_count(self.encoder)
+
+    def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
+        """The columns of curve.parquet, a row for each step; `ce` is null where nothing was classified."""
+        internal = np.array([self.mixture.is_internal(step) for step in range(plan.steps)], dtype=bool)
+        kinds = pa.array(np.where(internal, "internal", "external").tolist(), pa.string())
+        _, mlm, ce = curve.losses.cpu().numpy().T
+        losses = {"mlm": pa.array(mlm), "ce": pa.array(ce, mask=~internal | self.mlm_only)}
+        return plan.columns(curve, {"kind": kinds, **losses})
+
+    def save(self, draft: Draft, tokenizer: Path) -> None:
+        """Write the model and its MLM head, after training."""
+        build.to_units(self.encoder, self.examples.scale)
+        build.save(self.encoder, draft.folder / "model", tokenizer)
+        build.save_mlm_head(self.encoder, draft.folder / build.MLM_HEAD)
+
+
+def _encoder(inputs: dict[str, Artifact], examples: Examples, model: Model, seed: int) -> Encoder:
+    """An encoder for the task: fresh, or with the weights of the checkpoint ``start`` and a fresh classifier."""
+    start, tokens = inputs.get("start"), inputs["task_tokens"]
+    if start is None:
+        base = build.make_config(model, tokens.details["vocab_size"], Special.of(tokens.input("tokenizer")))
+    else:
+        base = build.with_dropout(config_of(start.path("model")), model.dropout)
+    name = str(inputs["task"].details["name"])
+    config = build.with_task(base, examples.classes, name, examples.marks, several=examples.several)
+    encoder = build.build(config, seed)
+    if start is not None:
+        build.load_encoder(encoder, start.path("model"))
+        if start.entries(build.MLM_HEAD):
+            build.load_mlm_head(encoder, start.path(build.MLM_HEAD))
+    return encoder
+
+
+def train_jointly(
+    draft: Draft, recipe: Recipe, preset: Preset, compute: Compute, root: str | None, kind: type[Joint] = Joint
+) -> None:
+    """Train and write a `checkpoint`. Of several processes, the first one writes it.
+
+    Args:
+        draft: Where to write.
+        recipe: What is trained: arm and seed, and the artifacts ``task`` and ``task_tokens``; ``subset_tokens`` (left
+            out in the task-only arm); ``start``, a checkpoint to begin with (optional).
+        preset: All settings. Of the model, the recipe's own settings count.
+        compute: Where to train, and how often to save the state.
+        root: The store, as the step was given it.
+        kind: The work.
+    """
+    inputs, facts = recipe.inputs, {name: recipe.settings[name] for name in ("arm", "seed")}
+    preset = preset.model_copy(update={"model": Model.model_validate(recipe.settings["model"])})
+    device, group, seed = torch.device(resolve_device(compute.place)), ProcessGroup.current(), facts["seed"]
+    with group.in_turn():
+        work = kind.of(inputs, preset, seed, device)
+        if group.first:
+            _begin(work, preset, inputs.get("start"))
+    work.label = f"stage 1, {facts['arm']}, seed {seed}"
+    plan = Plan(preset.train, preset.train.steps, preset.train.warmup_steps, preset.model.dropout, seed)
+    state = State.fresh(work.model(), plan.settings, plan.steps)
+    fit(state, work, plan, Snapshots(recipe, root, compute, draft.spending), device)
+    if group.first:
+        draft.counts = {**work.counts(), **state.curve.cost(work.parameters())}
+        draft.details = {**facts, "parameters": work.parameters(), "cost": dict(draft.counts)}
+        work.save(draft, inputs["task_tokens"].input("tokenizer").path("tokenizer"))
+        state.curve.write(draft, work.columns(state.curve, plan))
+        draft.run |= run_facts(device, preset.train.precision)
+
+
+def _begin(work: Joint, preset: Preset, start: Artifact | None) -> None:
+    """Give a model what it begins with beside random weights, or those of the checkpoint `start`."""
+    if preset.train.embeddings == PPMI_SVD and start is None:
+        _begin_with_vectors(work.encoder, work.sources())
+    if start is not None and not start.entries(build.MLM_HEAD):
+        _begin_to_predict(work.encoder, work.sources())
 
 
 def _begin_to_predict(encoder: Encoder, sources: Sources) -> None:
@@ -184,151 +254,3 @@ def _tokens_of(sources: Sources) -> tuple[Ints, Ints]:
     lengths = [ragged.lengths_of(rows) for ragged, rows in chosen]
     ids = [ragged.take(rows, counts) for (ragged, rows), counts in zip(chosen, lengths, strict=True)]
     return np.concatenate(ids), np.concatenate(lengths)
-
-
-def build_together(configs: list[dict[str, Any]], seed: int, device: torch.device) -> list[Encoder]:
-    """An encoder for each config. They share all parameters except those of their classification heads.
-
-    The first is what its task alone would get with this seed.
-    """
-    first, *others = (
-        build.build(config, number(seed, batches.HEADS, index) if index else seed).to(device)
-        for index, config in enumerate(configs)
-    )
-    for other in others:
-        for name, parameter in first.named_parameters():
-            if not name.removeprefix("body.").startswith(first.body.head_names):
-                owner, _, leaf = name.rpartition(".")
-                other.get_submodule(owner).register_parameter(leaf, parameter)
-    return [first, *others]
-
-
-class Together(nn.Module):
-    """Encoders that share all but their heads, with each parameter named once: what is optimized and saved."""
-
-    def __init__(self, encoders: list[Encoder]) -> None:
-        super().__init__()
-        self.first = encoders[0]
-        self.heads = nn.ModuleList(encoder.body.classification_head() for encoder in encoders[1:])
-
-
-@dataclass(frozen=True)
-class Internal:
-    """The internal data of one task.
-
-    Attributes:
-        name: Of the task.
-        encoder: With the task's classification head.
-        examples: All of the task's examples.
-        stream: Of the training examples.
-        cost: Counts the FLOPs of a batch.
-    """
-
-    name: str
-    encoder: Encoder
-    examples: Examples
-    stream: Stream
-    cost: batches.FlopCount
-
-
-class Joint:
-    """The work of stage 1: which batch each step takes, and its loss. Without external texts every step is internal."""
-
-    advice = (
-        "lower train.external_batch and train.internal_batch, or compute them in parts (train.accumulation=2, 4, …)"
-    )
-
-    def __init__(
-        self,
-        encoders: list[Encoder],
-        tasks: dict[str, Examples],
-        passages: Texts | None,
-        preset: Preset,
-        seed: int,
-        continues: NDArray[np.bool_] | None = None,
-    ) -> None:
-        """`continues` is that of `Masking`: None masks single tokens."""
-        self.label, self.settings, self.seed = "stage 1", preset.train, seed
-        first = next(iter(tasks.values()))
-        self.external = External(passages, (first.texts, first.without_label()), preset.train.external_batch, seed)
-        self.mlm_only = preset.train.rho2 == "inf"  # internal batches then have no classification loss
-        self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
-        self.tasks = []
-        for index, (encoder, (name, examples)) in enumerate(zip(encoders, tasks.items(), strict=True)):
-            config = encoder.body.config
-            own = batches.SECOND_TASK + index - 1 if index else batches.INTERNAL
-            stream = Stream(examples.texts, examples.rows("train"), preset.train.internal_batch, seed, own)
-            cost = batches.FlopCount(preset.model, config["vocab_size"], len(config["id2label"]))
-            self.tasks.append(Internal(name, encoder, examples, stream, cost))
-        heads = [one for encoder in encoders for one in encoder.body.classification_head().parameters()]
-        self.stepped_outside = heads if preset.train.head_steps == "all" else []
-        vocab_size = encoders[0].body.config["vocab_size"]
-        self.masking = Masking(preset.train.mask_share, vocab_size, first.texts.special, continues)
-
-    def task(self, step: int) -> Internal | None:
-        """The task whose batch an internal step takes; None for an external step."""
-        if not self.mixture.is_internal(step):
-            return None
-        return self.tasks[self.mixture.index(step) % len(self.tasks)]
-
-    def batch(self, step: int) -> Batch:
-        """The masked batch of `step`."""
-        task, index = self.task(step), self.mixture.index(step)
-        if task is None:
-            plain = self.external.batch(index)
-        else:
-            plain = task.stream.batch(index // len(self.tasks), task.examples.labels)
-        return self.masking(plain, generator(self.seed, batches.MASK, step))
-
-    def losses(self, step: int, inputs: Inputs) -> Losses:
-        """The losses of a part of that batch."""
-        task = self.task(step)
-        if task is None:
-            return with_zero_gradients(external_loss(self.tasks[0].encoder, inputs), self.stepped_outside)
-        if self.mlm_only:
-            return external_loss(task.encoder, inputs)
-        normalised = self.settings.internal_loss == "normalised"
-        return internal_loss(task.encoder, inputs, float(self.settings.rho2), normalised, self.settings.mask_internal)
-
-    def costs(self, step: int, batch: Batch) -> tuple[int, int, int]:
-        """Tokens, padded tokens as the paper counts them, and FLOPs of `step`."""
-        task = self.task(step)
-        if task is None:
-            return batch.tokens, batch.padded, self.tasks[0].cost.of(batch, tokens=True, classes=False)
-        if self.settings.mask_internal or self.mlm_only:
-            return batch.tokens, batch.padded, task.cost.of(batch, tokens=True, classes=not self.mlm_only)
-        passes = (task.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
-        return 2 * batch.tokens, 2 * batch.padded, sum(passes)
-
-    def after(self, state: State) -> None:
-        """Do nothing: stage 1 is not scored on dev."""
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of steps of each kind."""
-        steps = self.settings.steps
-        internal = self.mixture.internal_before(steps)
-        return {"steps": steps, "external_steps": steps - internal, "internal_steps": internal}
-
-    def shares(self) -> list[dict[str, Any]]:
-        """Name, classes and number of internal steps of each task."""
-        count, internal = len(self.tasks), self.mixture.internal_before(self.settings.steps)
-        return [
-            {
-                "name": task.name,
-                "labels": task.examples.classes,
-                "internal_steps": (internal + count - 1 - index) // count,
-            }
-            for index, task in enumerate(self.tasks)
-        ]
-
-    def parameters(self) -> int:
-        """Parameters of the encoder with all classification heads."""
-        return sum({id(one): one.numel() for task in self.tasks for one in task.encoder.body.parameters()}.values())
-
-    def columns(self, curve: Curve, plan: Plan) -> dict[str, pa.Array]:
-        """The columns of curve.parquet, a row for each step; `ce` is null where nothing was classified."""
-        internal = np.array([self.mixture.is_internal(step) for step in range(plan.steps)], dtype=bool)
-        kinds = pa.array(np.where(internal, "internal", "external").tolist(), pa.string())
-        _, mlm, ce = curve.losses.cpu().numpy().T
-        losses = {"mlm": pa.array(mlm), "ce": pa.array(ce, mask=~internal | self.mlm_only)}
-        return plan.columns(curve, {"kind": kinds, **losses})

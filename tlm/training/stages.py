@@ -5,7 +5,7 @@ torch: finding a finished checkpoint or model needs none.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,23 +68,20 @@ def train(
     NOT_NEGATIVE.check("seed", seed)
     settings = presets.resolve(preset, overrides)
     recipe = checkpoint_recipe(task, tokenizer, subset, settings, seed, root, start)
-    return stage1(recipe, settings, root, train, arguments)
-
-
-def stage1(
-    recipe: Recipe, preset: Preset, root: str | None, step: Callable[..., str], arguments: dict[str, Any]
-) -> str:
-    """Train by a recipe. `step` and `arguments` are what the processes of several GPUs or nodes call again."""
 
     def write(draft: Draft) -> None:
         from tlm.training.joint import train_jointly
 
-        train_jointly(draft, recipe, preset, arguments["compute"], root)
-        draft.run |= presets.named(arguments["preset"], arguments["overrides"])
+        train_jointly(draft, recipe, settings, compute, root)
+        draft.run |= presets.named(preset, overrides)
 
-    settings: dict[str, int] = recipe.settings["train"]  # most steps are external, where there are such steps
-    rows = settings.get("external_batch") or settings["internal_batch"]
-    return train_together(recipe, root, write, step, arguments, rows)
+    return train_together(recipe, root, write, train, arguments, rows_of(recipe))
+
+
+def rows_of(recipe: Recipe) -> int:
+    """The texts in most batches of stage 1: most steps are external, where there are such steps."""
+    settings: dict[str, int] = recipe.settings["train"]
+    return settings.get("external_batch") or settings["internal_batch"]
 
 
 def checkpoint_recipe(
@@ -197,7 +194,7 @@ def finetune(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     arguments = dict(locals())
-    start, examples = Artifact.open(checkpoint, "checkpoint"), trainable(task)
+    start, examples = Artifact.open(checkpoint, "checkpoint"), Artifact.open(task, "task")
     settings = presets.resolve(preset, overrides).finetune
     Range("-1 or more", -1).check("seed", seed)
     warn_of(start, examples)
@@ -228,15 +225,6 @@ def _warn_of_rate(start: Artifact, setting: str, rate: float) -> None:
             f"warning: {setting} is {rate:g}, with which a published model forgets what it knows; it takes 2e-5 "
             "(large) to 3e-4 (small), as in the presets finetune-published and adapt"
         )
-
-
-def trainable(task: str) -> Artifact:
-    """Open a task. Raises InputError if it has no train or dev examples."""
-    examples = Artifact.open(task, "task")
-    for split in ("train", "dev"):
-        if not examples.counts[split]:
-            raise InputError(f"{task} has no {split} examples; stage 2 needs them: give load-task such a file or share")
-    return examples
 
 
 def load_model(

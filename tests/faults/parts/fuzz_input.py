@@ -17,7 +17,8 @@ from tlm.data.reading import zstd
 
 with atheris.instrument_imports(include=["tlm", "csv", "json"]):
     from tests.faults import properties
-    from tlm.artifacts.artifact import FileEntry, Manifest, content_digest
+    from tlm.artifacts.artifact import Manifest, content_digest
+    from tlm.artifacts.stores.store import signed_json
 
 MANIFEST = Manifest(
     kind="corpus", key="0" * 24, content=content_digest([], {}), step="s", version=1, settings={}, inputs={},
@@ -37,12 +38,11 @@ def readers(data: bytes) -> None:
 def manifests(data: bytes) -> None:
     """The bytes as they are; and a good manifest, the first byte of which says which field becomes the others."""
     properties.manifest(data)
-    fields = MANIFEST.model_dump()
-    with contextlib.suppress(Exception):  # of our own attempt to give it the content that belongs to it
+    fields, signed = MANIFEST.model_dump(), b""
+    with contextlib.suppress(Exception):  # of our own attempt to change and sign it
         fields[sorted(fields)[data[0] % len(fields)]] = json.loads(data[1:])
-        entries = [FileEntry.model_construct(**entry) for entry in fields["files"]]
-        fields["content"] = content_digest(entries, fields["details"])
-    properties.manifest(json.dumps(fields).encode())
+        signed = signed_json(fields)
+    properties.manifest(signed)
 
 
 def queries(data: bytes) -> None:

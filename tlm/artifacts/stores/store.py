@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
@@ -51,6 +52,15 @@ def value_sha256(value: Any) -> str:
 def signed_json(facts: dict[str, Any]) -> bytes:
     """Return `facts` as a line of canonical JSON, with their digest under ``sha256``."""
     return canonical_json({**facts, SIGNATURE: value_sha256(facts)}) + b"\n"
+
+
+def signed_facts(data: bytes) -> dict[str, Any] | None:
+    """Return the facts that `signed_json` wrote; None if they are not as they were written."""
+    with suppress(ValueError, AttributeError, RecursionError):  # no JSON, no object, or nested too deeply
+        facts: dict[str, Any] = json.loads(data)
+        if facts.pop(SIGNATURE, None) == value_sha256(facts):
+            return facts
+    return None
 
 
 def canonical_json(value: Any) -> bytes:

@@ -1,7 +1,9 @@
 """The corpus: documents from any source, normalised, cut into passages, each distinct text once."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -13,11 +15,13 @@ import pyarrow.parquet as pq
 from tlm.artifacts.artifact import Artifact, FileEntry, add_files, home, remove
 from tlm.artifacts.produce import Draft, finished, produce
 from tlm.artifacts.stores.store import ArtifactKind
-from tlm.data.corpus.plan import BUCKET, PART, SHARDS, Plan, make_plan, part_size
-from tlm.data.corpus.staging import STAGED_FILES, dedup_buckets, distinct, make, repeats_in, stage_parts, staged
+from tlm.data.corpus.plan import BUCKET, LICENSED, PART, SHARDS, STAGED, Plan, make_plan, part_size, passages
+from tlm.data.corpus.staging import DIGESTS, STAGED_FILES, distinct, repeated, repeats_in, stage
+from tlm.data.parallel import each
 from tlm.data.passages import GROUP_ROWS, GROUPS, Shards, numbered
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.files import Piece, RawFile, check_room, raw_files
+from tlm.data.reading.readers import read_all
 from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.registry import compare_corpus, corpus_addresses
 from tlm.errors import InputError, Interrupted
@@ -50,14 +54,13 @@ def load_corpus(paths: list[str], *, layout: Layout = Layout(), max_rejected: in
     rejects = Rejects(max_rejected)
     addresses = corpus_addresses(paths)
     with raw_files(addresses, together=False) as files:
-        plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST))
+        plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST), max_rejected)
         if len(plan.parts) == 1:
             return produce(plan.corpus, root, _write, files, layout, rejects)
     try:
-        stage_parts(plan, max_rejected, plan.numbers(PART))
-        dedup_buckets(plan)
-        write_shards(plan, plan.numbers(PART))
-        return publish(plan, max_rejected)  # which also removes what was on the way, after a kill perhaps
+        for kind in reversed(ON_THE_WAY):
+            make(plan, kind, plan.numbers(kind))
+        return publish(plan)  # which also removes what was on the way, after a kill perhaps
     except (InputError, OSError):
         made = finished(plan.corpus, root)  # by an equal command beside this one, which then removed the parts
         if made is None:
@@ -81,7 +84,6 @@ def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Reje
 
 
 PLAN: Final = "corpus-plan"
-MAX_REJECTED = 10  # as in load_corpus
 
 
 def plan_corpus(
@@ -116,25 +118,27 @@ def plan_corpus(
 def stage_corpus(pod: str) -> str:
     """Read the pod's parts of the files. Returns the item."""
     plan, own = _opened(pod)
-    stage_parts(plan, MAX_REJECTED, own)
+    make(plan, PART, own)
     return pod
 
 
 def dedup_corpus(pods: list[str]) -> list[str]:
     """Find the passages that repeat an earlier one, over all parts. Returns the items."""
-    dedup_buckets(_opened(pods[0])[0])
+    plan, _ = _opened(pods[0])
+    make(plan, BUCKET, plan.numbers(BUCKET))
     return pods
 
 
 def write_corpus(pod: str) -> str:
     """Write the shards that begin in the pod's parts. Returns the item."""
-    write_shards(*_opened(pod))
+    plan, own = _opened(pod)
+    make(plan, SHARDS, own)
     return pod
 
 
 def publish_corpus(pods: list[str]) -> str:
     """Publish the corpus, and return its URI."""
-    return publish(_opened(pods[0])[0], MAX_REJECTED)
+    return publish(_opened(pods[0])[0])
 
 
 def _opened(pod: str) -> tuple[Plan, range]:
@@ -148,8 +152,61 @@ def _opened(pod: str) -> tuple[Plan, range]:
     return plan, range(item["pod"], len(parts), item["pods"])
 
 
-ON_THE_WAY: tuple[ArtifactKind, ...] = (SHARDS, BUCKET, PART)  # in the order in which they are removed
+# In the order in which they are removed, the reverse of that in which they are made; with how the progress calls it.
+ON_THE_WAY: dict[ArtifactKind, str] = {SHARDS: "writing", BUCKET: "comparing", PART: "reading"}
 SHARD_ROWS = GROUPS * GROUP_ROWS
+
+
+def make(plan: Plan, kind: ArtifactKind, numbers: Sequence[int]) -> None:
+    """Make results of this kind on the way to a corpus. Finished ones, and all of a finished corpus, are skipped.
+
+    The results on the way may be gone once the corpus is finished, by an equal run perhaps.
+    """
+    if finished(plan.corpus, plan.root) is None:
+        each(partial(_make, plan, kind), numbers, ON_THE_WAY[kind], "buckets" if kind == BUCKET else "parts")
+
+
+def _make(plan: Plan, kind: ArtifactKind, number: int) -> None:
+    recipe = plan.recipe(kind, number)
+    if finished(recipe, plan.root) is None:
+        write = {PART: _write_staged, BUCKET: _write_bucket, SHARDS: _write_shards}[kind]
+        produce(recipe, plan.root, write, plan, number)
+
+
+ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
+
+
+def staged(
+    folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64
+) -> dict[str, int]:
+    """Write the passages of files to a folder, as `stage` does; rows that cannot be used go to `rejects`."""
+    found = read_all(files, layout.fields, rejects, partial(passages, layout))
+    return stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
+
+
+def _write_staged(draft: Draft, plan: Plan, number: int) -> None:
+    """Read a part of the files."""
+    rejects = Rejects(plan.max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
+    with raw_files(plan.paths, together=False) as files:
+        own = plan.files(files, number)
+        check_room(own, draft.folder)
+        draft.rows = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
+    pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
+    draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
+    draft.details["passages"] = sum(draft.rows.values())
+
+
+def _write_bucket(draft: Draft, plan: Plan, number: int) -> None:
+    """Write the rows of each part that repeat an earlier text, and how many they are."""
+    parts = [(part, part.entries(DIGESTS.format(number))[0]) for part in plan.all(PART)]
+    found = repeated([part.verified(entry) for part, entry in parts])
+    for part, entry in parts:
+        part.store.forget(f"{part.folder_name}/{entry.name}")
+    for place, rows in enumerate(found):
+        if len(rows):
+            name = f"part-{place:05d}.npy"
+            np.save(draft.folder / name, rows)
+            draft.rows[name] = len(rows)
 
 
 class Kept:
@@ -188,34 +245,29 @@ class Kept:
         return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
 
 
-def write_shards(plan: Plan, numbers: Iterable[int]) -> None:
-    """Write the shards that begin in these parts."""
-    make(plan, SHARDS, _write_shards, numbers, "writing")
-
-
 def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
-    """Put the shards into the folder of the corpus, which does not exist for readers before its manifest does."""
-    passages = Kept(plan)
-    first, last = (-(-int(offset) // SHARD_ROWS) for offset in passages.offsets[number : number + 2])
+    """Put the shards that begin in a part into the folder of the corpus, which readers see once it has a manifest."""
+    kept = Kept(plan)
+    first, last = (-(-int(offset) // SHARD_ROWS) for offset in kept.offsets[number : number + 2])
     with TemporaryDirectory(prefix="shards-", dir=draft.folder) as name:
         folder = Path(name)
         shards = Shards(folder, "passages", first=first)
         doc = first * SHARD_ROWS
-        for table in passages.read(doc, min(last * SHARD_ROWS, int(passages.offsets[-1]))):
+        for table in kept.read(doc, min(last * SHARD_ROWS, int(kept.offsets[-1]))):
             shards.add(numbered(table, doc))
             doc += len(table)
         entries = add_files(home(plan.root, ()), f"corpus/{plan.corpus.key}", folder, shards.close())
     draft.details["files"] = [entry.model_dump() for entry in entries]
 
 
-def publish(plan: Plan, max_rejected: int) -> str:
+def publish(plan: Plan) -> str:
     """Publish the corpus, unless it is there already, and remove the results on the way to it.
 
     Raises:
         InputError: too many rejected rows, or a part is not there.
         Interrupted: shards are gone that were written, after a week perhaps; repeating writes them again.
     """
-    uri = produce(plan.corpus, plan.root, _write_published, plan, max_rejected)
+    uri = produce(plan.corpus, plan.root, _write_published, plan)
     store = home(plan.root, ())
     last = plan.recipe(PART, len(plan.parts) - 1).key
     if not any(store.list(f"{PART}/{last}/")):  # it goes last
@@ -226,17 +278,17 @@ def publish(plan: Plan, max_rejected: int) -> str:
     return uri
 
 
-def _write_published(draft: Draft, plan: Plan, max_rejected: int) -> None:
-    rejects, staged = Rejects(max_rejected), 0
+def _write_published(draft: Draft, plan: Plan) -> None:
+    rejects, count = Rejects(plan.max_rejected), 0
     for part in plan.all(PART):
         rows = pq.read_table(part.path(REJECTED_FILE))
         rejects.take(rows, part.counts["by file"])
-        staged += part.details["passages"]
+        count += part.details["passages"]
     rejects.check()
     compare_corpus(rejects.read_by_file)
     draft.published = list(_written(plan))
     draft.run |= {"parts": len(plan.parts), "parts_process_seconds": _process_seconds(plan)}
-    finish(draft, rejects, staged, sum(entry.rows or 0 for entry in draft.published))
+    finish(draft, rejects, count, sum(entry.rows or 0 for entry in draft.published))
 
 
 def _written(plan: Plan) -> Iterator[FileEntry]:

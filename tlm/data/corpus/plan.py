@@ -70,6 +70,7 @@ class Plan:
         parts: For each part the number of its first file, and that of the file after its last one.
         buckets: How many groups the texts are sorted into by their digests, to find the repeated ones.
         pieces: The pieces of files that are too large for a part, by the number of the file. Each counts as a file.
+        max_rejected: Unusable rows to set aside before the work stops, as `load_corpus` takes it.
     """
 
     paths: tuple[str, ...]
@@ -78,6 +79,7 @@ class Plan:
     parts: tuple[tuple[int, int], ...]
     buckets: int
     pieces: Mapping[int, Sequence[Piece]]
+    max_rejected: int = 10
 
     @cached_property
     def corpus(self) -> Recipe:
@@ -134,7 +136,9 @@ def _found(root: str | None, corpus: str, kind: str, number: int, key: str) -> A
     return artifact
 
 
-def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], size: int) -> Plan:
+def make_plan(
+    paths: Sequence[str], root: str | None, layout: Layout, files: Sequence[RawFile], size: int, max_rejected: int = 10
+) -> Plan:
     """Check and hash the files, cut large ones, and plan parts of about `size` bytes of text, or of one file.
 
     Raises InputError: a file is unreadable or lacks a field; not enough disk space for downloads.
@@ -148,7 +152,8 @@ def make_plan(paths: Sequence[str], root: str | None, layout: Layout, files: Seq
     named = list(track(found, "checking", len(files), "files"))
     settings = {**layout.settings(), "files": [[name, digest] for name, digest, _ in named]}
     pieces = {number: found for number, (_, _, found) in enumerate(named) if found}
-    return Plan(tuple(paths), root, settings, tuple(parts_of(sliced(files, pieces), size)), buckets, pieces)
+    parts = tuple(parts_of(sliced(files, pieces), size))
+    return Plan(tuple(paths), root, settings, parts, buckets, pieces, max_rejected)
 
 
 def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:

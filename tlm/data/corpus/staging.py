@@ -1,10 +1,9 @@
-"""Read each part of the files, and find the passages that repeat an earlier one, in constant memory."""
+"""Rows on disk, and which of them repeat the text of an earlier one, in constant memory."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,17 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.artifacts.produce import Draft, finished, produce
-from tlm.artifacts.stores.store import ArtifactKind
-from tlm.data.corpus.plan import BUCKET, LICENSED, PART, STAGED, Plan, passages
-from tlm.data.parallel import each
 from tlm.data.passages import Shards
 from tlm.data.ranges import Ints
-from tlm.data.reading.files import RawFile, check_room, raw_files
-from tlm.data.reading.readers import read_all
-from tlm.data.reading.records import REJECTED_FILE, Rejects
 from tlm.data.text import fold
-from tlm.settings.options import Layout
 
 ROWS = 10_000  # at a time
 STAGED_FILES = "staged-*.parquet"
@@ -116,65 +107,3 @@ def _filtered(path: Path, stays: NDArray[np.bool_]) -> Iterator[pa.Table]:
         for batch in table.iter_batches(ROWS, use_threads=False):  # threads keep memory of their own
             yield pa.Table.from_batches([batch]).filter(pa.array(stays[: len(batch)]))
             stays = stays[len(batch) :]
-
-
-def make(
-    plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], numbers: Iterable[int], label: str
-) -> None:
-    """Make the results of this kind on the way to a corpus. Finished ones, and all of a finished corpus, are skipped.
-
-    The results on the way may be gone once the corpus is finished, by an equal run perhaps.
-    """
-    if finished(plan.corpus, plan.root) is None:
-        each(partial(_make, plan, kind, write), list(numbers), label, "buckets" if kind == BUCKET else "parts")
-
-
-def _make(plan: Plan, kind: ArtifactKind, write: Callable[[Draft, Plan, int], None], number: int) -> None:
-    recipe = plan.recipe(kind, number)
-    if finished(recipe, plan.root) is None:
-        produce(recipe, plan.root, write, plan, number)
-
-
-ANY_NUMBER = 1 << 62  # of rejected rows: they are judged over all parts
-
-
-def stage_parts(plan: Plan, max_rejected: int, numbers: Iterable[int]) -> None:
-    """Read these parts."""
-    make(plan, PART, partial(_write_staged, max_rejected), numbers, "reading")
-
-
-def staged(
-    folder: Path, files: Sequence[RawFile], layout: Layout, rejects: Rejects, buckets: int = 64
-) -> dict[str, int]:
-    """Write the passages of files to a folder, as `stage` does; rows that cannot be used go to `rejects`."""
-    found = read_all(files, layout.fields, rejects, partial(passages, layout))
-    return stage(folder, chain.from_iterable(found), LICENSED if layout.license_field else STAGED, buckets)
-
-
-def _write_staged(max_rejected: int, draft: Draft, plan: Plan, number: int) -> None:
-    rejects = Rejects(max_rejected if number == 0 else ANY_NUMBER)  # too many of the very first rows end the work
-    with raw_files(plan.paths, together=False) as files:
-        own = plan.files(files, number)
-        check_room(own, draft.folder)
-        draft.rows = staged(draft.folder, own, plan.layout, rejects, plan.buckets)
-    pq.write_table(rejects.table(), draft.folder / REJECTED_FILE, compression="zstd")
-    draft.counts = {"read": rejects.read, "by file": dict(rejects.read_by_file)}
-    draft.details["passages"] = sum(draft.rows.values())
-
-
-def dedup_buckets(plan: Plan) -> None:
-    """Find the texts that repeat an earlier one, bucket by bucket."""
-    make(plan, BUCKET, _write_bucket, plan.numbers(BUCKET), "comparing")
-
-
-def _write_bucket(draft: Draft, plan: Plan, number: int) -> None:
-    """Write the rows of each part that repeat an earlier text, and how many they are."""
-    parts = [(part, part.entries(DIGESTS.format(number))[0]) for part in plan.all(PART)]
-    found = repeated([part.verified(entry) for part, entry in parts])
-    for part, entry in parts:
-        part.store.forget(f"{part.folder_name}/{entry.name}")
-    for place, rows in enumerate(found):
-        if len(rows):
-            name = f"part-{place:05d}.npy"
-            np.save(draft.folder / name, rows)
-            draft.rows[name] = len(rows)

@@ -13,8 +13,8 @@ from transformers.utils import logging
 from tlm.data.ranges import HEAD
 from tlm.errors import InputError, reason
 from tlm.evaluation.predict.encoder import EncoderPredictor, Tokens
-from tlm.shallow.folder import config_of
-from tlm.training.input.located import HERE, refuse_code
+from tlm.shallow.folder import config_of, refuse_code
+from tlm.training.input.located import HERE
 from tlm.training.model.encoder import tf32
 
 

@@ -5,7 +5,6 @@ A document's ``_id`` is its number, and documents are only ever created, so that
 
 Each store that made or found the index has an alias of its own on it. Of aliases, each can be added and removed by
 itself; ``_meta`` can only be replaced as a whole, so that of two stores that add themselves at once one would be lost.
-``_meta`` says whether all users are noted: they are not in an index that an earlier version made.
 """
 
 import json
@@ -39,7 +38,6 @@ MOST_REJECTED = 10  # a sound server refuses none of our documents
 TOO_LARGE = 413
 OURS = "tlm-*"
 USERS = "tlm-_store-"  # no index is named so: names begin with a letter or digit
-NOTED = {"users": "noted"}  # in `_meta` from the beginning on
 
 WANTED = "items.create.status,items.create.error"
 
@@ -134,7 +132,7 @@ def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:
     number = shards(details["documents"], data_nodes(client))
     settings: dict[str, Any] = {"number_of_shards": number, "number_of_replicas": 0, "refresh_interval": "-1"}
     settings["similarity"] = ours["similarity"]
-    mappings = {"dynamic": "strict", "_meta": {"tlm": {**meta(details), **NOTED}}, "properties": ours["properties"]}
+    mappings = {"dynamic": "strict", "_meta": {"tlm": meta(details)}, "properties": ours["properties"]}
     mappings["_source"] = {"enabled": False}  # the texts are in the corpus
 
     def create() -> None:
@@ -244,8 +242,7 @@ def _finish(client: Elasticsearch, details: Mapping[str, Any], rejected: list[Re
     if found > documents:
         more = f"index '{index}' has {found:,} documents after {documents:,} were sent: something else writes into it"
         raise InputError(f"{more}; remove it, then repeat the command")
-    there = stored_meta(client, details) or meta(details)
-    finished = {"tlm": {**there, "documents": documents, "rejected": rejected}}
+    finished = {"tlm": {**meta(details), "documents": documents, "rejected": rejected}}
     patiently(client.indices.put_mapping, index=index, meta=finished)
 
 
@@ -274,8 +271,8 @@ def alias_of(user: str) -> str:
 def leave(details: Mapping[str, Any], user: str) -> None:
     """Note that a store no longer uses an index, and remove the index if no other store does.
 
-    An index whose users were not noted from the beginning on is never removed. A store that begins to use the index
-    between our last two requests loses it; its step then says that the index is gone, and repeating makes it again.
+    A store that begins to use the index between our last two requests loses it; its step then says that the index is
+    gone, and repeating makes it again.
 
     Args:
         details: The index (`index.located`); no error if it is gone.
@@ -285,11 +282,8 @@ def leave(details: Mapping[str, Any], user: str) -> None:
     # First we leave, then we look: of two that leave at once, the later one sees that nobody is left
     patiently(client.options(ignore_status=404).indices.update_aliases, actions=[_removed(index, alias_of(user))])
     for found in patiently(client.indices.get, index=index, ignore_unavailable=True).values():
-        noted = NOTED.items() <= found["mappings"].get("_meta", {}).get("tlm", {}).items()
         others = sorted(alias for alias in found["aliases"] if alias.startswith(USERS))
         if others:
             say(f"the index '{index}' stays, as another store uses it ({', '.join(others)})")
-        elif not noted:
-            say(f"the index '{index}' stays, as it was made before stores were noted; remove it if no store uses it")
         else:
             patiently(client.indices.delete, index=index, ignore_unavailable=True)

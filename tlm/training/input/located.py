@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.data.registry import check_endpoint
 from tlm.errors import InputError, reason
-from tlm.shallow.folder import json_or_none
+from tlm.shallow.folder import refuse_code
 
 if TYPE_CHECKING:
     from tlm.artifacts.stores.s3 import S3Store
@@ -48,15 +48,6 @@ def model_folder(model: str, *, of_tokenizers: bool = False, files: Sequence[str
     ):
         refuse_code(folder)
         yield folder
-
-
-def refuse_code(folder: Path) -> None:
-    """Raise InputError if a model or its tokenizer needs code from its own folder (``auto_map``)."""
-    for name in ("config.json", "tokenizer_config.json"):
-        config = json_or_none(folder / name)
-        if isinstance(config, dict) and config.get("auto_map"):
-            what = f"{folder}/{name} names code of its own (auto_map), which is never run"
-            raise InputError(f"{what}; take another model, or remove auto_map if the library's own class will do")
 
 
 def names_of(model: str) -> list[str]:

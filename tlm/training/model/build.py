@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,15 +181,7 @@ def save_mlm_head(model: Encoder, path: Path) -> None:
     write_tensors(model.mlm.state_dict(), path)
 
 
-def save_heads(models: Sequence[Encoder], path: Path) -> None:
-    """Write the classification heads of several tasks' models, as ``<index>.<name>``."""
-    heads: dict[str, torch.Tensor] = {}
-    for index, model in enumerate(models):
-        heads |= {f"{index}.{name}": value for name, value in model.body.head_state().items()}
-    write_tensors(heads, path)
-
-
 def load_head(model: Encoder, path: Path, index: int) -> None:
-    """Load the classification head that `save_heads` wrote for model number `index`."""
+    """Load the classification head of task number `index`, whose parameters are ``<index>.<name>`` in the file."""
     stored = load_file(path)
     model.body.load_state_dict({name: stored[f"{index}.{name}"] for name in model.body.head_state()}, strict=False)

@@ -23,14 +23,12 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.pages.text import signed
+from tlm.evaluation.pages.text import power, signed
 from tlm.evaluation.report import bill, checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance_text, interval_text, score_text
-from tlm.evaluation.report.runs import Costs, Summary
+from tlm.evaluation.report.runs import Summary
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Spread
-from tlm.evaluation.score.mix import mixed
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.retrieval.subset.export import PUBLISHED
 
 MOST_CLASSES = 30  # that are open on the page
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
@@ -106,13 +104,6 @@ def score(scores: Mapping[str, Spread], name: str) -> str:
     return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else score_text(scores[name])
 
 
-def device(stage: dict[str, Any]) -> str:
-    """The device of a stage: a CPU with its threads, or a number of GPUs."""
-    count = stage["threads" if stage["device"] == "cpu" else "processes"]
-    name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
-    return ", ".join(filter(None, (name, stage["precision"])))
-
-
 def named(arm: Mapping[str, Any]) -> Span:
     """An arm's name in its colour."""
     return Span(arm["name"], "name", arm["role"])
@@ -123,18 +114,6 @@ def by_arm(arms: Arms, columns: Mapping[str, Form], *, note: str = "", strong: s
     rows: list[Row] = [(named(arm), *(form(arm) for form in columns.values())) for arm in arms]
     places = frozenset(place for place, arm in enumerate(arms) if arm["name"] == strong)
     return Table(["Arm", *columns], rows, note, places)
-
-
-def costs(found: Iterable[Costs]) -> dict[str, Form]:
-    """The columns of a table of costs; a kind of cost that was measured nowhere gets none."""
-    every = list(found)
-    known = [name for name in bill.COSTS if any(cost[name]["values"] for cost in every)]
-    return {bill.COSTS[name][0]: _mean(name, bill.COSTS[name][1]) for name in known}
-
-
-def _mean(name: str, form: bill.Form) -> Form:
-    """The mean of one kind of cost, in a format."""
-    return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
 
 
 def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
@@ -151,68 +130,30 @@ def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
 
 
 def bill_section(contents: Contents) -> Iterator[Block]:
-    """The bill: what was spent, the cost of a million predictions, the speed and size of the models."""
-    found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
-    columns, speed = bill.columns(found)
+    """The bill: what was spent, and what a million predictions cost; speed and size of the models."""
+    found, prices = contents["bill"], contents["prices"]
+    roles = {group["name"]: group["role"] for group in contents["groups"]}
+    columns = bill.known(bill.AMOUNTS, found["spent"])
     rows: list[Row] = []
     for shared, heading in bill.SHARED.items():
         own = [row for row in found["spent"] if row["shared"] == shared]
         rows += [(heading,)] if own else []
-        rows += [(_part(row, roles), *_cells(columns, row)) for row in own]
-    yield Heading("The bill")
-    yield Table(["What was spent", *_heads(columns)], rows, f"{bill.given(contents['prices'], columns)} {bill.SPENT}")
-    if models := {row["name"]: row for row in found["predictions"]}:
-        names = [name for name in roles if name in models]
-        each = [(Span(name, "name", roles[name]), models[name]) for name in names]
-        best = frozenset(place for place, name in enumerate(names) if name == contents["best"]["name"])
-        yield Heading("A million predictions", 3)
-        million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in each]
-        yield Table(["Model", *_heads(columns)], million, bill.MILLION, best)
-        yield Heading("Speed and size", 3)
-        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], bill.ALONE, best)
+        rows += [(_part(row, roles), *(form(row) for form in columns.values())) for row in own]
+    if rows:
+        yield Heading("The bill")
+        yield Table(["What was spent", *columns], rows, bill.explained(columns, prices))
+    if models := {row["name"]: row | row["million"] for row in found["predictions"]}:
+        arms = [{"role": role, **models[name]} for name, role in roles.items() if name in models]
+        shown = bill.known(bill.AMOUNTS | bill.SPEEDS, arms)
+        yield Heading("A million predictions, speed and size", 3)
+        yield by_arm(arms, shown, note=bill.MILLION, strong=contents["best"]["name"])
 
 
 def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
-    size = row["passages"]
-    arm = (" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()
-    return (bill.PARTS[row["part"]], *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
-
-
-def _heads(columns: bill.Columns) -> list[str]:
-    return [heading for heading, _ in columns.values()]
-
-
-def _cells(columns: bill.Columns, row: dict[str, Any]) -> list[str]:
-    return ["–" if row[name] is None else form(row[name]) for name, (_, form) in columns.items()]
-
-
-def training(contents: Contents) -> Iterator[Block]:
-    """The cost of training, stage by stage."""
-    groups = contents["groups"]
-    if not any(group["cost"]["flops"]["values"] for group in groups):
-        return  # the bill has all that is known of models without a neural network
-    columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
-    rows: list[Row] = []
-    for group in (one for one in groups if not mixed(one["kind"])):
-        stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
-        devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
-        name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
-        rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
-    yield Heading("Cost of training")
-    published = any(PUBLISHED in group["kind"] for group in groups)
-    note = _explained(columns, contents["prices"]) + " The pre-training of published models is not counted." * published
-    yield Table(["Arm", Column("stage", "left"), *columns], rows, note, merged=True)
-
-
-def _explained(columns: dict[str, Any], prices: dict[str, float]) -> str:
-    energy = " Energy is that of the CPUs, including other processes, and of the GPUs in use, as far as they report it."
-    return (
-        "Cost of one run, mean over seeds or draws. A mixture costs what its parts cost. Beside an arm’s name: its "
-        "device and the number of threads (CPU) or processes (GPUs). Tokens and FLOPs are counted without padding. The "
-        "paper’s rule is 6 · parameters · tokens with padding. Time is wall-clock time. Time and energy include all "
-        "attempts; an interrupted attempt counts up to its last snapshot."
-        f"{energy * ('energy' in columns)}{f' Prices: {bill.paid(prices)}.' * ('money' in columns)}"
-    )
+    part, about = bill.PARTS.get(row["part"]), (" ", Span(row["about"], "small")) if row["about"] else ()
+    if part is None:  # a stage of the training above
+        return (f"– {row['part']}", *about)
+    return (part, *((" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()), *about)
 
 
 def results(contents: Contents) -> Iterator[Block]:
@@ -246,8 +187,7 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
     if losses:
         columns["masked-LM loss"] = lambda group: score_text(group["mlm_loss"], 1.0, 2)
     if any(group["cost"]["flops"]["mean"] for group in groups):
-        flops = _mean("flops", bill.amount)
-        columns["FLOPs"] = lambda group: flops(group["cost"])
+        columns["FLOPs"] = lambda group: "–" if (mean := group["cost"]["flops"]["mean"]) is None else power(mean)
     note = (
         f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
         "the text; – for a model that is the same with every seed. The best on dev comes first. Bold: the model that "
@@ -449,7 +389,6 @@ def _blocks(contents: Contents) -> Iterator[Block]:
     yield from preview.section(contents["evidence"])
     yield from lineage.dropped_section(contents["dropped"])
     yield from bill_section(contents)
-    yield from training(contents)
     yield from lineage.section(contents["lineage"])
     yield Text(
         (Span("tlm provenance MODEL", "code"), " lists the sources behind a model, with their licences."), "small"

@@ -34,9 +34,8 @@ class Spent:
     Attributes:
         steps: Optimizer steps.
         tokens: Tokens without padding.
-        padded_tokens: Tokens with every text padded to the full length, as the paper counts.
         flops: Operations of our training step on the tokens without padding.
-        paper_flops: 6 · parameters · padded tokens (the paper, section 4.1).
+        paper_flops: 6 · parameters · tokens, with every text padded to the full length (the paper, section 4.1).
         seconds: Wall-clock time of all attempts; an interrupted one counts up to its last snapshot.
         gpu_seconds: Wall-clock time multiplied by the number of GPUs.
         cpu_seconds: What all threads computed, for work without a GPU.
@@ -45,7 +44,6 @@ class Spent:
 
     steps: float | None = None
     tokens: float | None = None
-    padded_tokens: float | None = None
     flops: float | None = None
     paper_flops: float | None = None
     seconds: float | None = None
@@ -59,7 +57,7 @@ class Spent:
         energy = [run[name] for name in JOULES if run.get(name) is not None]
         on_gpu = run.get("device", "cpu") != "cpu" or any("gpu_seconds" + end in run for end in ("", AT_LEAST))
         whole = not any(name + AT_LEAST in run for name in JOULES) and ("gpu_joules" in run or not on_gpu)
-        amounts = {name: counted.get(name) for name in ("steps", "tokens", "padded_tokens", "flops", "paper_flops")}
+        amounts = {name: counted.get(name) for name in ("steps", "tokens", "flops", "paper_flops")}
         times = {name: run.get(name) for name in ("seconds", "gpu_seconds", "cpu_seconds")}
         return cls(**amounts, **times, joules=sum(energy) if energy and whole else None)
 
@@ -77,6 +75,10 @@ class Spent:
         if self.joules is None or not prices.grams_per_kwh:
             return None
         return prices.grams_per_kwh * self.joules / KILOWATT_HOUR
+
+    def amounts(self, prices: Prices) -> dict[str, float | None]:
+        """All of it by name, with its money at `prices` and its CO2 equivalents in grams."""
+        return {**vars(self), "money": self.money(prices), "grams": self.grams(prices)}
 
 
 def total(costs: Iterable[Spent]) -> Spent:
@@ -382,9 +384,9 @@ class Group:
 
 
 def spreads(costs: list[Spent], prices: Prices) -> Costs:
-    """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
-    values = [{**vars(cost), "money": cost.money(prices), "grams": cost.grams(prices)} for cost in costs]
-    return {name: spread(one[name] for one in values) for name in (*vars(Spent()), "money", "grams")}
+    """The `spread` of each of the amounts of some costs."""
+    values = [cost.amounts(prices) for cost in costs]
+    return {name: spread(one[name] for one in values) for name in Spent().amounts(prices)}
 
 
 def grouped(metrics: Sequence[Artifact]) -> list[Group]:

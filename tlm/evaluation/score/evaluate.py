@@ -251,9 +251,9 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     return counted
 
 
-def rate(speed: Mapping[str, Any], worker: str = "cpu_seconds", other: str = "gpu_seconds") -> float | None:
-    """Texts a second of one kind of processor; None if it was not measured, or if models need both kinds."""
-    return speed["texts"] / speed[worker] if speed.get(worker) and other not in speed else None
+def rate(speed: Mapping[str, Any]) -> float | None:
+    """Texts a CPU second; None if it was not measured, or if models need a GPU, too."""
+    return speed["texts"] / speed["cpu_seconds"] if speed.get("cpu_seconds") and "gpu_seconds" not in speed else None
 
 
 def together(speeds: Sequence[Mapping[str, Any]], shares: Sequence[float] = ()) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
         return [said, *_order(differences)]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
     shown += _shared_training(trained)
-    return [*shown, *_unseen_text(trained), *_scale(trained)]
+    return [*shown, *_scale(trained)]
 
 
 def finished(groups: list[Summary]) -> list[Summary]:
@@ -196,12 +196,8 @@ def same_vocabulary(groups: list[Summary]) -> list[Summary]:
 
     Losses over different vocabularies cannot be compared, because the models choose among different tokens.
     """
-    found = _with_loss(finished(groups))
+    found = [group for group in finished(groups) if group["mlm_loss"]["mean"] is not None]
     return [group for group in found if group["vocabulary"] == found[0]["vocabulary"]]
-
-
-def _with_loss(groups: list[Summary]) -> list[Summary]:
-    return [group for group in groups if group["mlm_loss"]["mean"] is not None]
 
 
 def score_text(spread: Mapping[str, Any], factor: float = 100.0, digits: int = 1) -> str:
@@ -355,15 +351,6 @@ def _shared_training(trained: list[Summary]) -> Iterator[str]:
             share = f"; an equal share would be {power(flops / len(tasks))} FLOPs per task" if flops else ""
             trained_for = f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)})"
             yield f"{trained_for}; this report counts its whole cost{share}."
-
-
-def _unseen_text(trained: list[Summary]) -> Iterator[str]:
-    compared = sorted(same_vocabulary(trained), key=lambda group: group["mlm_loss"]["mean"] or 0.0, reverse=True)
-    if len(compared) > 1:
-        losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in compared)
-        others = ", ".join(group["name"] for group in _with_loss(trained) if group not in compared)
-        apart = f" Not comparable, because of another vocabulary: {others}." if others else ""
-        yield f"Loss of the masked language model on unseen test text (lower is better): {losses}.{apart}"
 
 
 def _scale(trained: list[Summary]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The pages of a report: scores, differences, costs and the bill, section by section."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -28,7 +28,6 @@ from tlm.evaluation.report import bill, checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance_text, interval_text, score_text
 from tlm.evaluation.report.runs import Summary
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Spread
-from tlm.evaluation.score.scores import METRIC_NAMES
 
 MOST_CLASSES = 30  # that are open on the page
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
@@ -63,7 +62,7 @@ class Answers(TypedDict):
 
     classes: dict[str, Any] | None
     confusion: dict[str, Any] | None
-    coverage: dict[str, Any] | None
+    coverage: Rows | None
     scatter: dict[str, list[float]] | None
 
 
@@ -159,21 +158,22 @@ def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
 def results(contents: Contents) -> Iterator[Block]:
     """Scores of all arms, their differences, and scores without the texts that train has too."""
     groups, task = contents["groups"], contents["task"]
-    losses = [group for group in groups if group["name"] in contents["losses"]]
     best = contents["best"]["name"] if len(groups) > 1 else ""
     yield Heading("Results")
-    yield _figures(groups, f"{task['metric_name']} on test", losses, best)
-    yield _scores(groups, task, best, losses)
+    yield _figure(groups, f"{task['metric_name']} on test", best)
+    yield _scores(groups, task, best, contents["losses"])
     yield Details("How to read names, scores and intervals", tuple(Text(one, "small") for one in READING))
     yield Heading("Other scores on test", 3)
-    yield by_arm(groups, _others(_distinct(groups, task), contents["metric_names"]), strong=best)
+    others = _others(groups, task, contents["metric_names"])
+    note = "" if task["classes"] else "Errors are in the unit of the labels; lower is better."
+    yield by_arm(groups, others, note=note, strong=best)
     yield from _differences(contents["differences"])
     for split in groups[0]["without_copies"]:
-        yield from _without_copies(groups, task, split, contents["metric_names"], best)
+        yield from _without_copies(groups, task, split, others, best)
     yield from _chosen(groups)
 
 
-def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[Summary]) -> Table:
+def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[str]) -> Table:
     columns: dict[str, Form] = {
         "seeds": lambda group: (
             "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
@@ -182,10 +182,10 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
         "test": lambda group: score_text(group["test"]),
         "95 % interval, test": lambda group: interval_text(group["test"]),
     }
-    if not task["classes"]:
-        columns[f"{METRIC_NAMES['rmse']}, test"] = lambda group: in_units(group["scores"].get("rmse"))
     if losses:
-        columns["masked-LM loss"] = lambda group: score_text(group["mlm_loss"], 1.0, 2)
+        columns["masked-LM loss"] = lambda group: (
+            score_text(group["mlm_loss"], 1.0, 2) if group["name"] in losses else "–"
+        )
     if any(group["cost"]["flops"]["mean"] for group in groups):
         columns["FLOPs"] = lambda group: "–" if (mean := group["cost"]["flops"]["mean"]) is None else power(mean)
     note = (
@@ -197,10 +197,8 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
     )
     if task["problem"] == SEVERAL:
         note += " All dev scores are, because thresholds of labels are fitted on dev, too."
-    if not task["classes"]:
-        note += " Errors are in the unit of the labels; lower is better."
     if losses:
-        note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
+        note += " The masked-LM loss is of stage 1 on test texts; lower is better, – for another vocabulary."
     return by_arm(groups, columns, note=note, strong=best)
 
 
@@ -219,41 +217,26 @@ READING = (
 )
 
 
-def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], best: str) -> Drawn:
-    several = len(losses) > 1
-    beside = several and not plots.has_long_names(groups)
-    drawn = plots.dots(groups, "test", label, best=best)
-    figures = [Figure("Test score, a dot for each seed or draw", drawn, _style(groups, beside))]
-    if several:
-        loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
-        figures.append(Figure("Masked-LM loss on unseen text", loss, _style(losses, beside)))
+def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
+    style: Literal["full", "single"] = "full" if plots.has_long_names(groups) else "single"
+    figure = Figure("Test score, a dot for each seed or draw", plots.dots(groups, label, best=best), style)
     dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
     marked = f" Bold: the model to use.{dashed}" if best else dashed
-    over = " (for losses, over seeds only)" if several else ""
     hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so the interval is unknown."
     hollow *= any(group["test"]["low"] is None for group in groups)
-    return Drawn((*figures, Text(f"Stroke: mean. Band: 95 % interval{over}.{hollow}{marked}", "small")))
+    return Drawn((figure, Text(f"Stroke: mean. Band: 95 % interval.{hollow}{marked}", "small")))
 
 
-def _style(groups: Sequence[Summary], beside: bool) -> Literal["full", "", "single"]:
-    """The style of a plot of these groups; `beside` says whether it stands beside another one."""
-    return "full" if plots.has_long_names(groups) else "" if beside else "single"
-
-
-def _distinct(groups: Sequence[Summary], task: Task) -> list[str]:
-    """The scores of a task; of micro-F1 and accuracy, which are equal where a text has one label, one."""
-    scores = groups[0]["scores"]
-    equal = "accuracy" if task["metric"] == "micro_f1" else "micro_f1"
-    return [name for name in scores if name != equal or "accuracy" not in scores]
-
-
-def _others(scores: Iterable[str], names: Mapping[str, str]) -> dict[str, Form]:
-    """A column for each of these scores, as `names` calls them."""
+def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> dict[str, Form]:
+    """A column for each score but the task's metric; where a text has one label, micro-F1 is accuracy, and has none."""
 
     def column(name: str) -> Form:
         return lambda group: score(group["scores"], name)
 
-    return {names[name]: column(name) for name in scores}
+    scores, metric, equal = groups[0]["scores"], task["metric"], {"accuracy", "micro_f1"}
+    left_out = equal if metric in equal else {"micro_f1", metric}
+    left_out = left_out if "accuracy" in scores else {metric}
+    return {names[name]: column(name) for name in scores if name not in left_out}
 
 
 def _differences(found: Sequence[Difference]) -> Iterator[Block]:
@@ -285,13 +268,13 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
 
 
 def _without_copies(
-    groups: Sequence[Summary], task: Task, split: str, names: Mapping[str, str], best: str
+    groups: Sequence[Summary], task: Task, split: str, others: Mapping[str, Form], best: str
 ) -> Iterator[Block]:
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
         task["metric_name"]: lambda one: score_text(one["score"]),
         "95 % interval": lambda one: interval_text(one["score"]),
-        **_others([name for name in _distinct(groups, task) if name != task["metric"]], names),
+        **others,
     }
     total = groups[0]["examples"][split]
     note = f"{left[0]['n']:,} of {total:,} examples. A model may have memorised the others."
@@ -328,17 +311,13 @@ def coverage(contents: Contents) -> Iterator[Block]:
     best, found = contents["best"], contents["coverage"]
     if not found:
         return
-    rows: list[Row] = [
-        (f"{one['at_least']:.4f}", *_answered(one["dev"]), *_answered(one["test"])) for one in found["rows"]
-    ]
+    rows: list[Row] = [(f"{one['at_least']:.4f}", *_answered(one["dev"]), *_answered(one["test"])) for one in found]
     columns = [f"{name}, {split}" for split in ("dev", "test") for name in ("answered", "accuracy")]
     note = (
         "; of several seeds, the one with the best score on dev. Answered: the share of texts whose answer has at "
         "least this probability. Thresholds were chosen on dev; test shows what they then gave. Both in hundredths."
     )
     yield Heading("Sure or not")
-    caption = "Accuracy of the texts that are answered, the surest first; dots mark the thresholds of the table"
-    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
     unsure = (Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure.")
     yield Text(unsure, "small")

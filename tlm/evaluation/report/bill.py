@@ -4,12 +4,12 @@ Its amounts are written here, too, each with its unit. What is small never looks
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import power, visible
+from tlm.evaluation.report.lineage import everything
 from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, Summary, total
 from tlm.evaluation.score.evaluate import SPEED
 from tlm.evaluation.score.imported import IMPORTED
@@ -21,8 +21,8 @@ from tlm.settings.options import Prices
 NOTHING_KNOWN = Spent()
 
 
-def spent_on(artifact: Artifact | None, counted: Mapping[str, Any] | None = None) -> Spent:
-    """The cost of the step that made an artifact; `counted` are its FLOPs, if it has any.
+def spent_on(artifact: Artifact | None) -> Spent:
+    """The cost of the step that made an artifact.
 
     Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
     several processes or pods at different times, CPU time alone is known: what each has noted.
@@ -37,16 +37,7 @@ def spent_on(artifact: Artifact | None, counted: Mapping[str, Any] | None = None
     facts = {name: value for name, value in run.items() if not (elsewhere and name.startswith(JOULES))}
     if not elsewhere and run.get("device", "cpu") == "cpu" and "gpu_seconds" not in run:
         facts.setdefault("cpu_seconds", run.get("process_seconds"))
-    return Spent.of_stage(dict(counted or {}), facts)
-
-
-def summed(costs: Iterable[Spent]) -> Spent:
-    """The sum. CPU and GPU time are known if each cost has one of the two; FLOPs are of those costs that have any."""
-    found = list(costs)
-    counted = [cost.flops for cost in found if cost.flops is not None]
-    sums = replace(total(found), flops=sum(counted) if counted else None)
-    whole = all(cost.cpu_seconds is not None or cost.gpu_seconds is not None for cost in found)
-    return sums if whole else replace(sums, cpu_seconds=None, gpu_seconds=None)
+    return Spent.of_stage(artifact.details.get("cost") or {"flops": artifact.counts.get("flops")}, facts)
 
 
 def mean(costs: Sequence[Spent]) -> Spent:
@@ -76,9 +67,7 @@ def spent(groups: Sequence[Group], summaries: Iterable[Summary], prices: Prices)
         prices: Prices of time and energy, and grid intensity.
     """
     runs = [run for group in groups for run in group.runs]
-    subsets = _distinct(run.subset for run in runs)
-    rows = [*_for_all(subsets), *_for_this(subsets), *_tokens(runs)]
-    rows += _selected(groups)
+    rows = [*_texts(_distinct(run.subset for run in runs)), *_tokens(runs)]
     bought = [row | cost.amounts(prices) for row, cost in rows]
     return [*bought, *(row for one in summaries for row in _trained(one))]
 
@@ -87,24 +76,28 @@ def _row(shared: str, part: str, cost: Spent, passages: int | None = None, arm: 
     return {"shared": shared, "part": part, "arm": arm, "about": f"{passages:,} passages" if passages else ""}, cost
 
 
-def _for_all(subsets: Iterable[Artifact]) -> Rows:
-    """Corpus and index, which serve any task."""
-    exported = [part for subset in subsets for part in _parts(subset)]
-    hits = [follow(part, "hits") for part in exported]
-    indexes = _distinct(follow(one, "index") for one in hits)
-    for corpus in _distinct(follow(one, "corpus") for one in (*indexes, *exported)):
-        yield _row(ALL_TASKS, "corpus", spent_on(corpus), corpus.details.get("passages"))
-    for index in indexes:
-        yield _row(ALL_TASKS, "index", spent_on(index))
+def _texts(subsets: Sequence[Artifact]) -> Rows:
+    """Corpus and index, retrieval and export of BM25's text, and what the other arms' text cost, mean over its draws.
 
-
-def _for_this(subsets: Iterable[Artifact]) -> Rows:
-    """Retrieval and export for the task, whose passages the other arms are measured by, too."""
-    for subset in (one for one in subsets if one.details["arm"] == RETRIEVED):
-        parts = _parts(subset)
-        if hits := [follow(part, "hits") for part in parts if "hits" in part.manifest.inputs]:
-            yield _row(THIS_TASK, "retrieval", _spent_on_all(hits))
-        yield _row(THIS_TASK, "export", _spent_on_all(_distinct([subset, *parts])), subset.details["passages"])
+    If a model chose a text, its training is included.
+    """
+    behind = everything(subsets)
+    for one in (one for one in behind if one.manifest.kind in ("corpus", "index")):
+        yield _row(ALL_TASKS, one.manifest.kind, spent_on(one), one.details.get("passages"))
+    for arm in dict.fromkeys(subset.details["arm"] for subset in subsets):
+        draws = [subset for subset in subsets if subset.details["arm"] == arm]
+        # of a merged subset, also those of its tasks
+        exports = [one for one in behind if one.manifest.kind == "subset" and one.details["arm"] == arm]
+        hits = [follow(one, "hits") for one in exports if "hits" in one.manifest.inputs]
+        searched, exported = total(map(spent_on, hits)), total(map(spent_on, exports))
+        passages = draws[0].details["passages"]
+        if arm == RETRIEVED:
+            yield from [_row(THIS_TASK, "retrieval", searched)] if hits else []
+            yield _row(THIS_TASK, "export", exported, passages)
+        else:
+            choosers = [follow(one, "checkpoint") for one in hits if one and "checkpoint" in one.manifest.inputs]
+            every = [*map(spent_on, choosers), *([searched] if hits else []), exported]
+            yield _row(ARM, "selection", total(every).times(1 / len(draws)), passages, visible(arm, 40))
 
 
 def _tokens(runs: Iterable[ScoredModel]) -> Rows:
@@ -113,37 +106,7 @@ def _tokens(runs: Iterable[ScoredModel]) -> Rows:
     found = _distinct(follow(one, name) for one in trained for name in one.manifest.inputs if "tokens" in name)
     if found:
         tokenizers = _distinct(follow(one, "tokenizer") for one in found)
-        yield _row(THIS_TASK, "tokens", _spent_on_all([*tokenizers, *found]))
-
-
-def _selected(groups: Iterable[Group]) -> Rows:
-    """The cost of choosing the other arms' text: search or scores, and export; mean over the draws."""
-    found = {one[0].manifest.key: one for group in groups if (one := _distinct(run.subset for run in group.runs))}
-    for draws in found.values():
-        details = draws[0].details
-        if details["arm"] != RETRIEVED:
-            cost = mean([_selection(subset) for subset in draws])
-            yield _row(ARM, "selection", cost, details["passages"], visible(details["arm"], 40))
-
-
-def _selection(subset: Artifact) -> Spent:
-    parts = _parts(subset)
-    costs = [spent_on(one) for one in _distinct([subset, *parts])]
-    return summed([*costs, *(cost for part in parts for cost in _chosen(follow(part, "hits")))])
-
-
-def _chosen(hits: Artifact | None) -> list[Spent]:
-    """A search; or a model that chose: its training, the passages that it chose from, and the choice."""
-    if hits is None or "checkpoint" not in hits.manifest.inputs:
-        return [spent_on(hits)]
-    model = follow(hits, "checkpoint")
-    if model is None:
-        return [NOTHING_KNOWN]
-    tokens = follow(hits, "subset_tokens")
-    many = follow(tokens, "data")
-    before = [follow(many, "hits"), many, tokens]
-    training = spent_on(model, model.details["cost"])
-    return [training, spent_on(hits, hits.counts), *(spent_on(one) for one in before)]
+        yield _row(THIS_TASK, "tokens", total(map(spent_on, [*tokenizers, *found])))
 
 
 def _trained(group: Summary) -> Iterator[dict[str, Any]]:
@@ -165,16 +128,6 @@ def device(stage: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (name, stage["precision"])))
 
 
-def _parts(subset: Artifact) -> list[Artifact]:
-    """The subset; of a merged one, those of its tasks."""
-    names = [name for name in subset.manifest.inputs if name.startswith("subset-")]
-    return [found for name in names if (found := follow(subset, name))] if names else [subset]
-
-
-def _spent_on_all(artifacts: Iterable[Artifact | None]) -> Spent:
-    return summed(spent_on(one) for one in artifacts)
-
-
 def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
     """Each artifact once; None, for one that is gone, is left out."""
     return list({one.manifest.key: one for one in found if one is not None}.values())
@@ -183,28 +136,23 @@ def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
 Speed = Mapping[str, Any]  # of `tlm.evaluation.score.evaluate`
 
 
-def predictions(groups: Sequence[Group], prices: Prices) -> list[dict[str, Any]]:
+def predictions(groups: Iterable[Group], prices: Prices) -> list[dict[str, Any]]:
     """A row for each model, mean over seeds: name, times of one text, size, memory, and the amounts of a million."""
     return [_predicted(group, prices) for group in groups if group.row.kind != IMPORTED]
+
+
+def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
+    speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
+    facts = [{**speed.get("alone", {}), **speed} for speed in speeds]
+    means = {name: spread(one.get(name) for one in facts)["mean"] for name in SPEEDS}
+    return {"name": group.name, **means, "million": mean([*map(million, speeds)]).amounts(prices)}
 
 
 def million(speed: Speed) -> Spent:
     """The cost of a million predictions like the measured ones."""
     if not speed.get("texts"):
         return NOTHING_KNOWN
-    cost, times = Spent.of_stage(dict(speed), dict(speed)), 1_000_000 / speed["texts"]
-    return Spent(**{name: None if value is None else times * value for name, value in vars(cost).items()})
-
-
-def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
-    speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
-    alone = [speed.get("alone", {}) for speed in speeds]
-    values = {
-        **{name: [one.get(name) for one in alone] for name in ("median_ms", "p99_ms")},
-        **{name: [speed.get(name) for speed in speeds] for name in ("bytes", "peak_memory")},
-    }
-    means = {name: spread(found)["mean"] for name, found in values.items()}
-    return {"name": group.name, **means, "million": mean([million(speed) for speed in speeds]).amounts(prices)}
+    return Spent.of_stage(dict(speed), dict(speed)).times(1_000_000 / speed["texts"])
 
 
 Form: TypeAlias = Callable[[float], str]

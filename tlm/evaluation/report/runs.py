@@ -76,24 +76,27 @@ class Spent:
             return None
         return prices.grams_per_kwh * self.joules / KILOWATT_HOUR
 
+    def times(self, factor: float) -> "Spent":
+        """So many times as much."""
+        return Spent(**{name: None if value is None else factor * value for name, value in vars(self).items()})
+
     def amounts(self, prices: Prices) -> dict[str, float | None]:
         """All of it by name, with its money at `prices` and its CO2 equivalents in grams."""
         return {**vars(self), "money": self.money(prices), "grams": self.grams(prices)}
 
 
 def total(costs: Iterable[Spent]) -> Spent:
-    """Sum the costs of several stages or runs. A part is None if one of the costs lacks it.
+    """Sum the costs of several stages, steps or runs. A part is known if each of the costs knows it.
 
-    GPU and CPU seconds are the exception: a stage has only one of the two, so the other one counts as 0 in a stage
-    whose time is known.
+    FLOPs are of those costs that have any. GPU and CPU time are known if each cost has one of the two.
     """
     found = list(costs)
+    timed = all(cost.cpu_seconds is not None or cost.gpu_seconds is not None for cost in found)
 
     def added(name: str) -> float | None:
-        of_processor = name in ("gpu_seconds", "cpu_seconds")
-        known = [cost for cost in found if not of_processor or getattr(cost, name) is not None or cost.seconds is None]
-        values = [getattr(cost, name) for cost in known]
-        return None if not values or None in values else float(sum(values))
+        values = [value for cost in found if (value := getattr(cost, name)) is not None]
+        of_some = name == "flops" or (timed and name in ("cpu_seconds", "gpu_seconds"))
+        return float(sum(values)) if values and (of_some or len(values) == len(found)) else None
 
     return Spent(**{name: added(name) for name in vars(Spent())})
 

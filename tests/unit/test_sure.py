@@ -21,7 +21,7 @@ from tlm.cli.upkeep import download
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
-from tlm.evaluation.origins.answer import explained
+from tlm.evaluation.origins.explain import explained
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.predict.models import located
 from tlm.evaluation.predict.predict import predict

@@ -116,7 +116,8 @@ def _trained(group: Summary) -> Iterator[dict[str, Any]]:
     stages = group["stages"]
     for stage, costs in {"": group["cost"], **(stages if len(stages) > 1 else {})}.items():
         ran = dict.fromkeys(map(device, [stages[stage]] if stage else stages.values()))
-        about = "; ".join(filter(None, ran))
+        shared = f"one training for {', '.join(group['together'])}" if group["together"] and stage == "stage 1" else ""
+        about = "; ".join(filter(None, [*ran, shared]))
         row = {"shared": ARM, "part": stage or "training", "arm": group["name"], "about": about}
         yield row | {name: costs[name]["mean"] for name in group["cost"]}
 

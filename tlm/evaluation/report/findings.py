@@ -181,7 +181,6 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
         said = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."
         return [said, *_order(differences)]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
-    shown += _shared_training(trained)
     return [*shown, *_scale(trained)]
 
 
@@ -330,15 +329,6 @@ def _order(differences: Sequence[Difference]) -> Iterator[str]:
             yield f"{one['ahead']} is ahead of {other}: {points(seen_from(one['ahead'], one))}."
     if still_open := [f"{one['first']} and {one['second']}" for one in found if not one["ahead"]]:
         yield f"No order is claimed between {', between '.join(still_open)}, because each interval includes 0."
-
-
-def _shared_training(trained: list[Summary]) -> Iterator[str]:
-    for group in trained:
-        tasks, flops = group["together"], group["stages"].get("stage 1", {}).get("flops", {}).get("mean")
-        if tasks:
-            share = f"; an equal share would be {power(flops / len(tasks))} FLOPs per task" if flops else ""
-            trained_for = f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)})"
-            yield f"{trained_for}; this report counts its whole cost{share}."
 
 
 def _scale(trained: list[Summary]) -> Iterator[str]:

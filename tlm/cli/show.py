@@ -1,6 +1,5 @@
 """The commands `show` and `explain`: a preset with its sources, and why a model answers as it does."""
 
-import sys
 from collections.abc import Iterator, Sequence
 
 from tlm.cli.command import descriptions
@@ -101,4 +100,4 @@ def explain(model: str, text: str, *, pair: str = "", label: str = "", top: int 
     from tlm.evaluation.origins.explain import blocks, explained
 
     found = explained(model, text, pair or None, label, top, device)
-    return Answer(terminal(blocks(found, top), styled=sys.stdout.isatty()).strip("\n"), found)
+    return Answer(terminal(blocks(found, top)), found)

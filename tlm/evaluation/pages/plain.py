@@ -99,7 +99,7 @@ def terminal(blocks: Iterable[page.Block], *, styled: bool | None = None) -> str
     with console.capture() as captured:
         for shown in (one for block in blocks for one in _shown(block)):
             console.print(shown, soft_wrap=isinstance(shown, Text))
-    return captured.get()
+    return captured.get().strip("\n")
 
 
 def _shown(block: page.Block) -> Iterator[Table | Text]:

@@ -242,12 +242,7 @@ def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> 
 def _differences(found: Sequence[Difference]) -> Iterator[Block]:
     if not found:
         return
-    columns = [
-        Column("Question", "left"),
-        Column("arms", "words"),
-        *map(Column, ("difference", "95 % interval", "ahead on new texts")),
-    ]
-    rows = [
+    rows: list[Row] = [
         (
             one["question"],
             (Span(one["first"]), " over ", Span(one["second"])),
@@ -257,14 +252,16 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
         )
         for one in found
     ]
-    note = "In hundredths, paired by test example; bold where the interval excludes 0, so that an order is claimed."
-    note += " The comparisons were chosen by dev alone."
+    note = (
+        "In hundredths, paired by test example; bold where the interval excludes 0, so that an order is claimed. The "
+        "comparisons were chosen by dev alone. Ahead on new texts: the probability that the first arm is; with too few "
+        "seeds, of these models alone."
+    )
     if tested := sum(one["low"] is not None for one in found):
         of = f"{tested} comparison{'s' if tested > 1 else ''}"
         note += f" Intervals are corrected for {of} (Bonferroni): together they have 95 % confidence."
     yield Heading("Differences on test", 3)
-    note += " Ahead on new texts: the probability that the first arm is; with too few seeds, of these models alone."
-    yield Table(columns, rows, note)
+    yield Table(["Question", Column("arms", "words"), "difference", "95 % interval", "ahead on new texts"], rows, note)
 
 
 def _without_copies(
@@ -284,11 +281,11 @@ def _without_copies(
 
 def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
     found = []
-    for group in (one for one in groups if one["chosen"]):
-        tried = f", out of {group['tried']} settings" if group["tried"] else ""
-        chosen = (group["chosen"] or {}).items()
-        settings = "; ".join(f"{name} {value}" for name, value in chosen)
-        found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
+    for group in groups:
+        if chosen := group["chosen"]:
+            tried = f", out of {group['tried']} settings" if group["tried"] else ""
+            settings = "; ".join(f"{name} {value}" for name, value in chosen.items())
+            found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
         yield Details("What the models without a neural network, and mixtures, chose on dev", tuple(found))
 

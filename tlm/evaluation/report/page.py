@@ -37,7 +37,7 @@ Arms = Sequence[Mapping[str, Any]]  # each with its name and role
 
 
 class Task(TypedDict):
-    """The task of a report; ``test`` is its number of test texts."""
+    """The task of a report."""
 
     name: str
     problem: str
@@ -45,7 +45,6 @@ class Task(TypedDict):
     metric_name: str
     classes: int
     counts: dict[str, int]
-    test: int
 
 
 class Best(TypedDict):

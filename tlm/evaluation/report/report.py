@@ -165,7 +165,6 @@ def _task(first: dict[str, Any], task: Artifact | None, names: dict[str, str]) -
         "metric_name": names[first["metric"]],
         "classes": len(first["labels"] or []),
         "counts": numbers(task.counts) if task is not None else {},
-        "test": first["splits"]["test"]["n"],
     }
 
 

@@ -10,7 +10,7 @@ from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import power, visible
 from tlm.evaluation.report.lineage import everything
-from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, Summary, total
+from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, Spent, Summary, total
 from tlm.evaluation.score.evaluate import SPEED
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import spread
@@ -58,16 +58,21 @@ Row: TypeAlias = tuple[dict[str, Any], Spent]
 Rows: TypeAlias = Iterator[Row]
 
 
-def spent(groups: Sequence[Group], summaries: Iterable[Summary], prices: Prices) -> list[dict[str, Any]]:
+def spent(
+    groups: Iterable[Group], summaries: Iterable[Summary], artifacts: Iterable[Artifact], prices: Prices
+) -> list[dict[str, Any]]:
     """The rows of the bill: who shares it, part, arm, its size or stage and device, and amounts; none of what is gone.
 
     Args:
         groups: The groups of a report.
         summaries: Their summaries, which know the cost of training.
+        artifacts: Their metrics, and all that these were made from.
         prices: Prices of time and energy, and grid intensity.
     """
-    runs = [run for group in groups for run in group.runs]
-    rows = [*_texts(_distinct(run.subset for run in runs)), *_tokens(runs)]
+    subsets = {run.subset.manifest.key: run.subset for group in groups for run in group.runs if run.subset is not None}
+    rows = [*_texts([*subsets.values()])]
+    if tokens := [spent_on(one) for one in artifacts if one.manifest.kind in ("tokenizer", "tokens")]:
+        rows.append(_row(THIS_TASK, "tokens", total(tokens)))
     bought = [row | cost.amounts(prices) for row, cost in rows]
     return [*bought, *(row for one in summaries for row in _trained(one))]
 
@@ -100,15 +105,6 @@ def _texts(subsets: Sequence[Artifact]) -> Rows:
             yield _row(ARM, "selection", total(every).times(1 / len(draws)), passages, visible(arm, 40))
 
 
-def _tokens(runs: Iterable[ScoredModel]) -> Rows:
-    """The tokenizer, and the tokens of the task and of all arms' texts."""
-    trained = [one for run in runs for one in (run.checkpoint, run.model) if one is not None]
-    found = _distinct(follow(one, name) for one in trained for name in one.manifest.inputs if "tokens" in name)
-    if found:
-        tokenizers = _distinct(follow(one, "tokenizer") for one in found)
-        yield _row(THIS_TASK, "tokens", total(map(spent_on, [*tokenizers, *found])))
-
-
 def _trained(group: Summary) -> Iterator[dict[str, Any]]:
     """Training, mean over seeds: all of it, then stage by stage. A mixture costs what its parts cost."""
     if mixed(group["kind"]) or group["kind"] == IMPORTED:
@@ -127,11 +123,6 @@ def device(stage: Mapping[str, Any]) -> str:
     count = stage["threads" if stage["device"] == "cpu" else "processes"]
     name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
     return ", ".join(filter(None, (name, stage["precision"])))
-
-
-def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
-    """Each artifact once; None, for one that is gone, is left out."""
-    return list({one.manifest.key: one for one in found if one is not None}.values())
 
 
 Speed = Mapping[str, Any]  # of `tlm.evaluation.score.evaluate`

@@ -134,7 +134,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "prices": asdict(prices),
         "differences": compared,
         "findings": findings(summaries, names[first["metric"]], compared),
-        "bill": {"spent": spent(groups, summaries, prices), "predictions": predictions(groups, prices)},
+        "bill": {"spent": spent(groups, summaries, artifacts, prices), "predictions": predictions(groups, prices)},
         "metric_names": names,
         "curves": curves([*whole_groups.values()], first["problem"] == "regression"),
         "best": {

@@ -11,7 +11,7 @@ from typing import Any
 from research.benchmarks.measure import cost_of
 from research.benchmarks.row import PASS, SHORT, Result, Row, limit, need
 from research.benchmarks.training_data import demo_files
-from tlm.evaluation.report.findings import points, score_text
+from tlm.evaluation.report.findings import points, score_text, seen_from
 
 MINUTES = 5.0
 SEEDS = "0,1,2,3,4"
@@ -72,7 +72,7 @@ def scores(label: str, report: dict[str, Any]) -> list[Result]:
     ours, theirs = bm25["test"]["mean"], baseline["test"]["mean"]
     note = f"Test {metric} in hundredths, {score_text(bm25['test'])} over {len(bm25['seeds'])} seeds"
     if found["low"] is not None:
-        note += f"; difference {points(found, bm25['name'])}, over seeds and test examples"
+        note += f"; difference {points(seen_from(bm25['name'], found))}, over seeds and test examples"
     verdict = PASS if found["ahead"] == bm25["name"] else SHORT
     return [
         Result(

@@ -10,7 +10,7 @@ from tlm.evaluation.pages.blocks import Block, Column, Drawn, Figure, Heading, R
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import bill
 from tlm.evaluation.report.findings import interval_text, score_text
-from tlm.evaluation.report.page import costs, named
+from tlm.evaluation.report.page import named
 
 Rows = Sequence[dict[str, Any]]
 
@@ -47,9 +47,7 @@ def _results(tasks: Rows, arms: Rows) -> Iterator[Block]:
     )
     yield Heading("Results")
     yield Table(["Task", Column("metric", "left"), *heads], rows, note, frozenset([len(tasks)]))
-    figures = [
-        Figure(task["name"], plots.dots(task["groups"], "test", f"{task['metric_name']} on test")) for task in tasks
-    ]
+    figures = [Figure(task["name"], plots.dots(task["groups"], f"{task['metric_name']} on test")) for task in tasks]
     dashed = " Dashed: the baseline." if arms[0]["arm"] == "baseline" else ""
     yield Drawn((*figures, Text(f"A dot for each seed. Stroke: mean. Band: 95 % interval.{dashed}", "small")))
 
@@ -59,14 +57,16 @@ def _scores(spreads: Rows) -> list[str]:
 
 
 def _cost(arms: Rows, prices: dict[str, float]) -> Iterator[Block]:
-    columns = costs(arm["total"] for arm in arms)
+    means = [{name: arm["total"][name]["mean"] for name in bill.AMOUNTS} for arm in arms]
+    columns = bill.known(bill.AMOUNTS, means)
     rows: list[Row] = []
     sums = []
     for arm in arms:
         trainings = [(one["stage"], one["tasks"], one) for one in arm["trainings"]]
         for stage, names, cost in [*trainings, ("all", [], arm["total"])] if trainings else []:
             whose = listed([Span(name) for name in names])
-            rows.append((named(arm), stage, whose, *(form(cost) for form in columns.values())))
+            mean = {name: cost[name]["mean"] for name in bill.AMOUNTS}
+            rows.append((named(arm), stage, whose, *(form(mean) for form in columns.values())))
         sums += [len(rows) - 1] if trainings else []
     note = (
         "Cost of one seed, mean over seeds. A stage 1 that several tasks share is one training and counts once here; "

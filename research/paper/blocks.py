@@ -41,7 +41,7 @@ def markdown(blocks: Sequence[Block]) -> str:
 
 def show(blocks: Sequence[Block]) -> None:
     """Print the blocks, as wide as the terminal."""
-    print(plain.terminal(_parts(blocks)), end="")
+    print(plain.terminal(_parts(blocks)))
 
 
 def _parts(blocks: Sequence[Block]) -> Iterator[pages.Block]:

@@ -15,15 +15,15 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.parallel import each
 from tlm.evaluation.report import bill as units
-from tlm.evaluation.report.bill import amounts, million, spent_on, summed
+from tlm.evaluation.report.bill import million, spent_on
 from tlm.evaluation.report.report import report
-from tlm.evaluation.report.runs import Spent
+from tlm.evaluation.report.runs import Spent, total
 from tlm.evaluation.score.baseline import baseline
 from tlm.settings.options import Prices
 
 BURNT = 0.3  # seconds of CPU time, of which the system counts hundredths
 GRID = Prices(gpu_hour=2.5, cpu_hour=0.05, kilowatt_hour=0.3, grams_per_kwh=380)
-NOTHING = dict.fromkeys(("flops", "seconds", "cpu_seconds", "gpu_seconds", "kilowatt_hours", "grams", "money"))
+NOTHING = dict.fromkeys(units.AMOUNTS)
 SPEED = {"texts": 500, "seconds": 2.0, "cpu_seconds": 4.0, "cpu_joules": 36.0, "flops": 500 * 33_000_000,
          "bytes": 6_300_000, "peak_memory": 512_000_000,
          "alone": {"texts": 100, "median_ms": 1.94, "p99_ms": 4.2}}  # fmt: skip
@@ -45,50 +45,52 @@ def row(bill: dict[str, Any], part: str, arm: str = "") -> dict[str, Any]:
 
 def test_half_a_kilowatt_hour() -> None:
     """1.8 MJ; 190 g at 380 g a kWh; two hours of a core at 0.05 and the energy at 0.3 cost 0.10 + 0.15."""
-    told = amounts(Spent(seconds=3600.0, cpu_seconds=7200.0, joules=1.8e6), GRID)
-    assert told["kilowatt_hours"] == 0.5
+    used = Spent(seconds=3600.0, cpu_seconds=7200.0, joules=1.8e6)
+    told = used.amounts(GRID)
+    assert told["joules"] == 1.8e6
     assert told["grams"] == 190
     assert told["money"] == pytest.approx(0.25)
-    assert amounts(Spent(seconds=3600.0, cpu_seconds=7200.0, joules=1.8e6), Prices())["grams"] is None
+    assert used.amounts(Prices())["grams"] is None
 
 
 def test_what_was_not_measured_has_neither_grams_nor_money() -> None:
-    assert amounts(Spent(), GRID) == NOTHING
-    told = amounts(Spent(seconds=10.0, cpu_seconds=10.0), GRID)
-    assert told["kilowatt_hours"] is told["grams"] is told["money"] is None  # energy has a price
-    assert amounts(Spent(seconds=10.0, cpu_seconds=10.0), Prices(cpu_hour=36))["money"] == pytest.approx(0.1)
+    assert Spent().amounts(GRID) == NOTHING
+    used = Spent(seconds=10.0, cpu_seconds=10.0)
+    told = used.amounts(GRID)
+    assert told["joules"] is told["grams"] is told["money"] is None  # energy has a price
+    assert used.amounts(Prices(cpu_hour=36))["money"] == pytest.approx(0.1)
 
 
 def test_a_million_predictions_of_known_speed() -> None:
     """500 texts took 2 s, 4 s of cores and 36 J: a million take 2000 times as much."""
-    told = amounts(million(SPEED), Prices(cpu_hour=0.9, kilowatt_hour=0.5, grams_per_kwh=400))
-    assert told == {
-        "flops": 3.3e13, "seconds": 4000, "cpu_seconds": 8000, "gpu_seconds": None,
-        "kilowatt_hours": pytest.approx(0.02), "grams": pytest.approx(8), "money": pytest.approx(2.01),
+    told = million(SPEED).amounts(Prices(cpu_hour=0.9, kilowatt_hour=0.5, grams_per_kwh=400))
+    assert told == NOTHING | {
+        "flops": 3.3e13, "seconds": 4000, "cpu_seconds": 8000,
+        "joules": pytest.approx(72_000), "grams": pytest.approx(8), "money": pytest.approx(2.01),
     }  # fmt: skip
     on_gpu = million({"texts": 1000, "seconds": 0.5, "gpu_seconds": 0.5})
-    assert amounts(on_gpu, Prices(gpu_hour=7.2))["money"] == pytest.approx(1)
-    assert amounts(million({}), GRID) == amounts(million({"texts": 0, "seconds": 0.0}), GRID) == NOTHING
+    assert on_gpu.amounts(Prices(gpu_hour=7.2))["money"] == pytest.approx(1)
+    assert million({}) == million({"texts": 0, "seconds": 0.0}) == Spent()
 
 
 def test_a_sum_knows_what_all_its_parts_know() -> None:
     measured, waited = Spent(seconds=5.0, cpu_seconds=9.0, joules=30.0), Spent(seconds=7.0)
-    assert summed([measured, measured]) == Spent(seconds=10.0, cpu_seconds=18.0, joules=60.0)
-    assert summed([measured, waited]) == Spent(seconds=12.0)
-    assert summed([measured, Spent(seconds=1.0, gpu_seconds=4.0, joules=2.0)]).gpu_seconds == 4.0
-    assert summed([measured, Spent()]) == Spent()
+    assert total([measured, measured]) == Spent(seconds=10.0, cpu_seconds=18.0, joules=60.0)
+    assert total([measured, waited]) == Spent(seconds=12.0)
+    assert total([measured, Spent(seconds=1.0, gpu_seconds=4.0, joules=2.0)]).gpu_seconds == 4.0
+    assert total([measured, Spent()]) == Spent()
 
 
 @pytest.mark.parametrize(
     ("form", "value", "words"),
     [
-        (units.time, 0.01, "< 0.1 s"), (units.time, 0.06, "0.1 s"), (units.time, 9.96, "10 s"),
-        (units.time, 5400, "90 min"), (units.kilowatt_hours, 1e-5, "0.01 Wh"), (units.kilowatt_hours, 0.5, "500.0 Wh"),
-        (units.kilowatt_hours, 2.25, "2.2 kWh"), (units.kilowatt_hours, 1e-9, "< 0.0001 Wh"),
-        (units.grams, 0.029, "0.029 g"), (units.grams, 1.96, "2.0 g"), (units.grams, 12.3, "12 g"),
-        (units.grams, 1234, "1.2 kg"), (units.megabytes, 6.3e6, "6.3"), (units.megabytes, 900, "< 0.1"),
-        (units.milliseconds, 1.943, "1.94"), (units.milliseconds, 1234.5, "1,234"), (units.per_second, 0.42, "0.42"),
-        (units.money, 0.00001, "< 0.0001"), (units.money, 0, "0"),
+        (units.time, 0.06, "0.06 s"), (units.time, 9.96, "10 s"), (units.time, 5400, "90 min"),
+        (units.time, 360_000, "4.2 d"), (units.energy, 36, "0.01 Wh"), (units.energy, 1.8e6, "500 Wh"),
+        (units.energy, 8.1e6, "2.2 kWh"), (units.energy, 0.0036, "< 0.0001 Wh"),
+        (units.mass, 0.029, "0.029 g"), (units.mass, 1.96, "2.0 g"), (units.mass, 12.3, "12 g"),
+        (units.mass, 1234, "1.2 kg"), (units.megabytes, 6.3e6, "6.3"), (units.megabytes, 900, "0.0009"),
+        (units.number, 0.997, "1.0"), (units.number, 1234.5, "1,234"), (units.number, 0.42, "0.42"),
+        (units.money, 0.00001, "< 0.0001"), (units.money, 0, "0"), (units.money, 1234.5, "1,234.50"),
     ],
 )  # fmt: skip
 def test_what_is_small_does_not_look_like_nothing(form: Any, value: float, words: str) -> None:
@@ -135,34 +137,35 @@ def test_the_rows_and_who_shares_them(tmp_path: Path) -> None:
     as_if(tmp_path, "tokens", seconds=2.0, process_seconds=3.0, cpu_joules=18.0)
     as_if(tmp_path, "metrics", speed=SPEED)
     bill, files = bill_of(tmp_path, metrics, cpu_hour=36, grams_per_kwh=500)
-    shared = [(one["shared"], one["part"], one["arm"], one["passages"]) for one in bill["spent"]]
-    sizes = {arm: Artifact.open(uri).details["passages"] for arm, uri in world.subsets.items()}
+    shared = [(one["shared"], one["part"], one["arm"], one["about"]) for one in bill["spent"]]
+    sizes = {arm: f"{Artifact.open(uri).details['passages']} passages" for arm, uri in world.subsets.items()}
+    on = "cpu × 1, fp32"
     assert shared == [
-        ("all tasks", "corpus", "", 60), ("all tasks", "index", "", None), ("this task", "retrieval", "", None),
-        ("this task", "export", "", sizes["bm25"]), ("this task", "tokens", "", None),
-        ("arm", "selection", "random", sizes["random"]), ("arm", "training", "random", None),
-        ("arm", "training", "bm25", None),
+        ("all tasks", "corpus", "", "60 passages"), ("all tasks", "index", "", ""),
+        ("arm", "selection", "random", sizes["random"]), ("this task", "retrieval", "", ""),
+        ("this task", "export", "", sizes["bm25"]), ("this task", "tokens", "", ""),
+        *(("arm", part, arm, on) for arm in ("random", "bm25") for part in ("training", "stage 1", "stage 2")),
     ]  # fmt: skip
     corpus = row(bill, "corpus")
     assert (corpus["seconds"], corpus["cpu_seconds"], corpus["flops"]) == (40, 80, None)
-    assert corpus["kilowatt_hours"] == pytest.approx(0.0004)
+    assert corpus["joules"] == pytest.approx(1440)
     assert corpus["grams"] == pytest.approx(0.2)
     assert corpus["money"] == pytest.approx(0.8)
     assert row(bill, "selection", "random")["seconds"] == 12 + 6
     assert row(bill, "tokens")["cpu_seconds"] == 10 + 4 * 3  # a tokenizer; the task's tokens, BM25's, two draws'
     assert row(bill, "training", "bm25")["flops"] == 8e13
     assert row(bill, "training", "bm25")["seconds"] == 401
-    assert row(bill, "training", "bm25")["kilowatt_hours"] is None  # the toy machine has no meter for it
+    assert row(bill, "training", "bm25")["joules"] is None  # the toy machine has no meter for it
     first = bill["predictions"][0]
     assert first["name"] == "random"
-    assert (first["texts_per_cpu_second"], first["texts_per_gpu_second"]) == (125, None)
+    assert (first["million"]["cpu_seconds"], first["million"]["gpu_seconds"]) == (8000, None)
     assert (first["median_ms"], first["p99_ms"]) == (pytest.approx(1.94), pytest.approx(4.2))
     assert first["million"]["grams"] == pytest.approx(10)
     text = Page(files["html"]).text
     for words in ("Once, for all tasks", "CO₂e: 500 g a kilowatt-hour", "36 for an hour of a CPU core", "3.3·10¹³"):
         assert words in text
-    assert "| Corpus (60 passages) | – | 40 s | 80 s | 0.4 Wh | 0.2 g | 0.8 |" in files["md"]
-    assert "| **`bm25`** | **125** | **1.94** | **4.20** | **6.3** | **512** |" in files["md"]
+    assert "| Corpus (60 passages) | – | – | – | – | 40 s | 80 s | 0.4 Wh | 0.2 g | 0.8 |" in files["md"]
+    assert "| **2.2 h** | **20 Wh** | **10 g** | **80.00** | **1.9** | **4.2** | **6.3** | **512** |" in files["md"]
 
 
 def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
@@ -171,14 +174,15 @@ def test_missing_measurements_stay_missing(tmp_path: Path) -> None:
     as_if(tmp_path, seconds=None, process_seconds=None, stages={})
     bill, files = bill_of(tmp_path, metrics, cpu_hour=1, kilowatt_hour=1, grams_per_kwh=500)
     for one in bill["spent"]:
-        assert {name: one[name] for name in NOTHING} == NOTHING | {"flops": one["flops"]}
-        assert (one["flops"] is None) == (one["part"] != "training")  # which the manifest tells
+        counted = {name: one[name] for name in ("steps", "tokens", "flops", "paper_flops")}
+        assert {name: one[name] for name in NOTHING} == NOTHING | counted
+        assert (one["flops"] is None) == (one["arm"] == "")  # which the manifest tells
     (model,) = bill["predictions"]
     assert model["million"] == NOTHING
-    assert [model[name] for name in units.SPEEDS] == [None] * 6
-    assert "| Index | – | – | – |" in files["md"]
+    assert [model[name] for name in units.SPEEDS] == [None] * 4
+    assert "| Index | – | – | – | – |" in files["md"]
     assert "not measured" in Page(files["html"]).text
-    assert "| **`bm25`** | **–** | **–** | **–** | **–** | **–** |" in files["md"]
+    assert "| Arm |\n|---|\n| **`bm25`** |" in files["md"]
 
 
 @pytest.mark.parametrize(("noted", "known"), [(20.0, Spent(cpu_seconds=23.0)), (None, Spent())])
@@ -212,7 +216,7 @@ def test_what_a_search_server_did_is_not_measured(tmp_path: Path) -> None:
 
 
 def test_a_model_that_chose_a_text_is_paid_by_the_arm(tmp_path: Path) -> None:
-    """Its training, the passages that it chose from, and the choice."""
+    """Its training and the choice; it was trained on BM25's passages, which have rows of their own."""
     world = toy_world(tmp_path)
     first = world.metrics("bm25", 0, 0.6)
     chooser = Artifact.open(first).input("model").input("checkpoint").uri
@@ -236,12 +240,12 @@ def test_a_model_that_chose_a_text_is_paid_by_the_arm(tmp_path: Path) -> None:
     bill, _ = bill_of(tmp_path, metrics)
     found = row(bill, "selection", "rerank")
     assert found["flops"] == 4e13 + 5
-    assert found["seconds"] == 100 + 2 * (12 + 6) + 2
+    assert found["seconds"] == 100 + 12 + 6
 
 
 def test_a_linear_model_alone_has_its_training_and_its_speed(tmp_path: Path) -> None:
     bill, files = bill_of(tmp_path, [baseline(toy_world(tmp_path).task, root=str(tmp_path))])
     assert [one["part"] for one in bill["spent"]] == ["training"]
-    assert bill["predictions"][0]["texts_per_cpu_second"] > 0
+    assert bill["predictions"][0]["million"]["cpu_seconds"] > 0
     assert "CO₂e" not in files["html"]  # no grid intensity is given
     assert "one text, ms | 99th percentile, ms |" in files["md"]

@@ -166,7 +166,7 @@ def test_markdown_leaves_figures_out_and_opens_details() -> None:
 def test_spaces_around_names_stay() -> None:
     line = ("of ", Span("a|b"), " and ", Quote((("c", True), ("d", False))), ".")
     assert markdown([Text(line)]) == "of `a|b` and `cd`.\n"
-    assert terminal([Text(line)], styled=False) == "of a|b and cd.\n"
+    assert terminal([Text(line)], styled=False) == "of a|b and cd."
     assert "\x1b[4mc\x1b[0md" in terminal([Text(line)], styled=True)
     assert listed(["a", ("b", "c")]) == ("a", ", ", "b", "c")
     assert visible("a  b") == "a b"

@@ -17,8 +17,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.cli.show import explain
 from tlm.cli.upkeep import download
 from tlm.errors import InputError
-from tlm.evaluation.origins.answer import blocks, explained, taught
-from tlm.evaluation.origins.why import characters, exact, gradient, left_out, telling
+from tlm.evaluation.origins.explain import blocks, characters, exact, explained, gradient, left_out, taught, telling
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.mix import mix

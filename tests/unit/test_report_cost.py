@@ -38,11 +38,12 @@ def made(root: Path, uris: list[str], **prices: float) -> dict[str, str]:
 
 
 def table(markdown: str) -> list[dict[str, str]]:
-    """The rows below "Cost of training"."""
-    part = markdown.partition("## Cost of training")[2].partition("## ")[0]
+    """The rows of the bill that are of the arm."""
+    part = markdown.partition("## The bill")[2].partition("## ")[0]
     lines = [line for line in part.splitlines() if line[:1] == "|"]
     head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
-    return [dict(zip(head, row, strict=True)) for row in rows]
+    found = [dict(zip(head, row, strict=True)) for row in rows]
+    return [row for row in found if row[head[0]].startswith(("Training of `bm25`", "– "))]
 
 
 def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> None:
@@ -56,8 +57,10 @@ def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> N
         cpu_joules=1.8e6,
     )
     files = made(tmp_path, uris, gpu_hour=2.5, kilowatt_hour=0.4)
-    first, second, both = table(files["md"])
-    assert [row["stage"] for row in (first, second, both)] == ["stage 1", "stage 2", "both"]
+    both, first, second = table(files["md"])
+    on = "(NVIDIA H200 × 4, fp32)"
+    names = [f"Training of `bm25` {on}", f"– stage 1 {on}", f"– stage 2 {on}"]
+    assert [row["What was spent"] for row in (both, first, second)] == names
     # seeds took 1 h and 2 h on 4 GPUs and 1.5 and 3 kWh: 1.5 h, 6 GPU hours, 2.25 kWh, 6 · 2.5 + 2.25 · 0.4
     assert (first["time"], first["GPU time"], first["energy"], first["money"]) == (
         "90 min",
@@ -67,7 +70,7 @@ def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> N
     )
     assert (both["time"], both["GPU time"], both["energy"], both["money"]) == ("3.0 h", "12 h", "4.5 kWh", "31.80")
     assert both["FLOPs"] == "8·10¹³"
-    assert second == {**first, "stage": "stage 2"}
+    assert second == {**first, "What was spent": names[2]}
     told = json.loads(files["json"])["groups"][0]
     assert told["stages"]["stage 1"]["joules"]["values"] == [5.4e6, 1.08e7]
     assert told["cost"]["money"]["values"] == pytest.approx([2 * (4 * 2.5 + 1.5 * 0.4), 2 * (8 * 2.5 + 3 * 0.4)])
@@ -86,8 +89,9 @@ def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> N
 
 def test_only_columns_of_which_somebody_told_something(tmp_path: Path) -> None:
     files = made(tmp_path, [*runs(tmp_path), baseline(toy_world(tmp_path).task, root=str(tmp_path))])
-    assert list(table(files["md"])[0]) == ["Arm", "stage", "steps", "tokens", "FLOPs", "by the paper’s rule", "time"]
-    head = files["html"].partition("<h2>Cost of training</h2>")[2].partition("</thead>")[0]
+    counted = ["steps", "tokens", "FLOPs", "by the paper’s rule"]
+    assert list(table(files["md"])[0]) == ["What was spent", *counted, "time", "CPU time"]
+    head = files["html"].partition("<h2>The bill</h2>")[2].partition("</thead>")[0]
     heads = re.findall(r"<th(?!ead)[^>]*>([^<]*)", head)
     assert heads == list(table(files["md"])[0])
     assert "Prices" not in files["html"] + files["md"]
@@ -97,7 +101,7 @@ def test_only_columns_of_which_somebody_told_something(tmp_path: Path) -> None:
 def test_a_price_of_what_was_not_used_gives_no_money(tmp_path: Path) -> None:
     uris = runs(tmp_path)  # on a CPU
     assert "money" not in table(made(tmp_path, uris, gpu_hour=3)["md"])[0]
-    assert table(made(tmp_path, uris, gpu_hour=3, cpu_hour=36)["md"])[-1]["money"] == "4.01"  # 401 s
+    assert table(made(tmp_path, uris, gpu_hour=3, cpu_hour=36)["md"])[0]["money"] == "4.01"  # 401 s
     assert "money" not in table(made(tmp_path, uris, cpu_hour=36, kilowatt_hour=1)["md"])[0]  # energy: unknown
 
 

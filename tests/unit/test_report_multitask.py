@@ -109,8 +109,9 @@ def test_a_task_s_own_report_says_that_its_stage_1_was_shared(runs, made):
     (group,) = [group for group in own["groups"] if group["arm"] == "multi-task"]
     assert group["together"] == ["toy", "other"]
     assert group["stages"]["stage 1"]["flops"]["values"] == [one.details["cost"]["flops"] for one in runs.shared]
-    (sentence,) = [one for one in own["findings"] if "one training for 2 tasks (toy, other)" in one]
-    assert "this report counts its whole cost" in sentence
+    (stage,) = [one for one in own["bill"]["spent"] if (one["arm"], one["part"]) == ("multi-task", "stage 1")]
+    assert stage["about"].endswith("; one training for toy, other")
+    assert stage["flops"] == group["stages"]["stage 1"]["flops"]["mean"]
     assert not any(group["together"] for group in own["groups"] if group["arm"] == "bm25")
 
 

@@ -35,7 +35,7 @@ def test_warnings_stand_above_the_results_and_notes_below(tmp_path: Path) -> Non
 def test_a_plot_tells_rows_apart_and_says_where_an_interval_is_unknown(tmp_path: Path) -> None:
     summary = {"role": "bm25", "arm": "bm25", "test": spread([0.5, 0.6])}
     name = "published-all-MiniLM-L6-v2-{} + static + linear"
-    drawn = dots([summary | {"name": name.format(text)} for text in ("bm25", "random")], "test", "F1")
+    drawn = dots([summary | {"name": name.format(text)} for text in ("bm25", "random")], "F1")
     assert all(name.format(text) in drawn for text in ("bm25", "random"))
     assert 'width="532.8pt"' in drawn  # as wide as the page
     world = toy_world(tmp_path)

@@ -18,7 +18,7 @@ from tlm.data.tasks.metrics import Split
 from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.score import evaluate as speed
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.evaluation.score.evaluate import MOST_ALONE, SPEED, Timed, evaluate, flops_of, together
+from tlm.evaluation.score.evaluate import MOST_ALONE, SPEED, evaluate, flops_of, measured, one_at_a_time, together
 from tlm.evaluation.score.mix import mix
 
 LABELS = ["blue", "green", "red"]
@@ -57,46 +57,38 @@ def test_a_hundred_texts_at_most_are_predicted_alone_after_one_that_is_not_timed
 ) -> None:
     monkeypatch.setattr(speed, "MOST_SECONDS", 1e9)
     model = Counting()
-    timed = Timed(model, "cpu")
-    timed.one_at_a_time(split(count, pairs))
     measured = min(count, MOST_ALONE)
+    assert len(one_at_a_time(model, split(count, pairs))) == measured
     assert model.calls == [1] * (measured + 1 if count else 0)
-    facts = timed.facts()
-    assert facts.get("alone", {"texts": 0})["texts"] == measured
-    assert facts["texts"] == 0
 
 
 def test_a_slow_model_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "MOST_SECONDS", -1.0)
     model = Counting()
-    timed = Timed(model, "cpu")
-    timed.one_at_a_time(split(50))
+    assert one_at_a_time(model, split(50)) == []
     assert model.calls == []
-    assert "alone" not in timed.facts()
 
 
-def test_calls_are_added_up_by_the_kind_of_processor() -> None:
+def test_all_texts_are_timed_by_the_kind_of_processor() -> None:
+    splits = {"dev": split(2), "test": split(1, pairs=True)}
     for device, worker, other in (("cpu", "cpu_seconds", "gpu_seconds"), ("cuda:1", "gpu_seconds", "cpu_seconds")):
-        timed = Timed(Counting(), device)
-        timed.predict(["a", "b"])
-        timed.predict(["c"], ["d"])
-        facts = timed.facts()
-        assert facts["texts"] == 3
+        found, facts = measured(Counting(), device, splits)
+        assert {name: len(values) for name, values in found.items()} == {"dev": 2, "test": 1}
+        assert (facts["texts"], facts["alone"]["texts"]) == (3, 2)
         assert worker in facts
         assert other not in facts
         assert facts["peak_memory"] > 1e6
     assert facts["gpu_seconds"] == facts["seconds"] > 0
 
 
-def test_energy_that_one_call_did_not_measure_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("amount", "expected"), [(Amount(5.0), 5), (Amount(0.0, 1), None)])
+def test_energy_that_was_not_measured_is_no_sum(
+    amount: Amount, expected: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where a counter can no longer be read."""
-    found = iter([{"cpu_joules": Amount(5.0)}, {"cpu_joules": Amount(0.0, 1)}])
-    monkeypatch.setattr(speed.Spending, "joules", lambda _: next(found))
-    timed = Timed(Counting(), "cpu")
-    timed.predict(["a"])
-    assert timed.facts()["cpu_joules"] == 5
-    timed.predict(["b"])
-    assert "cpu_joules" not in timed.facts()
+    monkeypatch.setattr(speed.Spending, "joules", lambda _: {"cpu_joules": amount})
+    _, facts = measured(Counting(), "cpu", {"dev": split(1)})
+    assert facts.get("cpu_joules") == expected
 
 
 def test_a_mixture_takes_what_its_members_take_as_far_as_all_were_measured() -> None:

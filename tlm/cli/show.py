@@ -1,6 +1,5 @@
 """The commands `show` and `explain`: a preset with its sources, and why a model answers as it does."""
 
-import sys
 from collections.abc import Iterator, Sequence
 
 from tlm.cli.command import descriptions
@@ -98,7 +97,7 @@ def explain(model: str, text: str, *, pair: str = "", label: str = "", top: int 
     """
     if top < 1 or not text.strip():
         raise InputError(f"top is {top} and the text has {len(text.split())} words; expected 1 or more of both")
-    from tlm.evaluation.origins.answer import blocks, explained
+    from tlm.evaluation.origins.explain import blocks, explained
 
     found = explained(model, text, pair or None, label, top, device)
-    return Answer(terminal(blocks(found, top), styled=sys.stdout.isatty()).strip("\n"), found)
+    return Answer(terminal(blocks(found, top)), found)

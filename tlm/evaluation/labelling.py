@@ -6,7 +6,6 @@ clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv
 have a low confidence in a data map (Swayamdipta et al., EMNLP 2020): a model learns them late or never.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -283,7 +282,7 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
             Text("The model reads both texts as one, and is often mistaken where a label says how they differ.")
         )
     shown += [Items(tuple(map(_line, rows[:top])))] if rows[:top] else []
-    return terminal(shown, styled=sys.stdout.isatty()).strip("\n")
+    return terminal(shown)
 
 
 def _line(row: dict[str, Any]) -> Line:

@@ -6,14 +6,13 @@ from contextlib import closing
 from typing import Final
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Progress, Recipe, produce
 from tlm.artifacts.stores.local import scratch_folder
 from tlm.data.passages import passages
-from tlm.data.tasks.examples import examples, one_label_each
+from tlm.data.tasks.examples import examples, one_label_each, read_splits
 from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import open_predictor
@@ -186,8 +185,6 @@ def _of_subset(subset: Artifact) -> Iterator[Texts]:
 
 
 def _of_task(task: Artifact) -> Iterator[Texts]:
-    table = examples(task)
-    for split in ("train", UNLABELLED):
-        part = table.filter(pc.equal(table["split"], split))  # one after the other, as examples are ordered by split
-        pairs = part["text_pair"].to_pylist() if task.details["pair"] else None
-        yield table["split"].index(split).as_py(), part["text"].to_pylist(), pairs
+    for split in read_splits(task, "train", UNLABELLED).values():
+        if split.texts:  # one after the other, as examples are ordered by split
+            yield int(split.example[0]), split.texts, split.pairs

@@ -1,6 +1,5 @@
 """The command `provenance`: the raw material of an artifact, through its whole lineage; as data, and as blocks."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,7 +46,7 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
             say("provenance: no bom.cdx.json: it needs `make install`, or in a checkout `pip install '.[bom]'`")
         else:
             (Path(to) / "bom.cdx.json").write_text(bill(subject, every, found), encoding="utf-8", newline="\n")
-    return Answer(terminal(page, styled=sys.stdout.isatty()).strip("\n"), found)
+    return Answer(terminal(page), found)
 
 
 def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:

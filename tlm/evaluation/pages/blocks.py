@@ -135,11 +135,6 @@ class Figure:
     svg: str
     style: Literal["", "single", "full", "natural"] = ""
 
-    @property
-    def alt(self) -> str:
-        """The text for readers who cannot see the figure."""
-        return f"{self.caption}: the numbers are in the tables, or in the JSON file of this page"
-
 
 @dataclass(frozen=True)
 class Drawn:

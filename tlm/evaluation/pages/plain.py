@@ -97,31 +97,13 @@ def terminal(blocks: Iterable[page.Block], *, styled: bool | None = None) -> str
     colours = {"force_terminal": True, "color_system": "standard"} if styled else {}
     console = Console(highlight=False, no_color=styled is False, **colours)  # type: ignore[arg-type]
     with console.capture() as captured:
-        _print(console, blocks)
-    return captured.get()
+        for shown in (one for block in blocks for one in _shown(block)):
+            console.print(shown, soft_wrap=isinstance(shown, Text))
+    return captured.get().strip("\n")
 
 
-def _print(console: Console, blocks: Iterable[page.Block]) -> None:
-    for block in blocks:
-        if isinstance(block, page.Table | page.Matrix):
-            console.print(_grid(block))
-        for text in _texts(block):
-            console.print(text, soft_wrap=True)
-        if isinstance(block, page.Details):
-            _print(console, block.blocks)
-
-
-def _grid(block: page.Table | page.Matrix) -> Table:
-    grid, table = Table(), block.table
-    for column in table.whole_columns:
-        grid.add_column(_styled(column.name), justify="right" if column.kind == "number" else "left", overflow="fold")
-    for row in table.rows:
-        grid.add_row(*map(_styled, row))
-    return grid
-
-
-def _texts(block: page.Block) -> Iterator[Text]:
-    """A block's lines, other than those of a table."""
+def _shown(block: page.Block) -> Iterator[Table | Text]:
+    """What a terminal shows of a block, in order."""
     match block:
         case page.Heading():
             yield _styled("\n", block.line, style="bold")
@@ -129,12 +111,24 @@ def _texts(block: page.Block) -> Iterator[Text]:
             yield _styled(block.line)
         case page.Items():
             yield from (_styled("  ", line) for line in block.lines)
-        case page.Table() if block.note:
-            yield _styled(block.note)
+        case page.Table() | page.Matrix():
+            yield _grid(block.table)
+            if block.table.note:
+                yield _styled(block.table.note)
         case page.Card():
             yield from (_styled("  ", line) for line in _card(block))
         case page.Details():
             yield _styled(block.summary)
+            yield from (one for inner in block.blocks for one in _shown(inner))
+
+
+def _grid(table: page.Table) -> Table:
+    grid = Table()
+    for column in table.whole_columns:
+        grid.add_column(_styled(column.name), justify="right" if column.kind == "number" else "left", overflow="fold")
+    for row in table.rows:
+        grid.add_row(*map(_styled, row))
+    return grid
 
 
 def _styled(*lines: page.Line, style: str = "") -> Text:
@@ -142,14 +136,14 @@ def _styled(*lines: page.Line, style: str = "") -> Text:
     for inline in (inline for line in lines for inline in page.inlines(line)):
         match inline:
             case page.Span():
-                words.append(_shown(inline.text), STYLES.get(inline.kind, ""))
+                words.append(_visible(inline.text), STYLES.get(inline.kind, ""))
             case page.Quote():
                 for piece, marked in inline.pieces:
-                    words.append(_shown(piece), "underline" if marked else "")
+                    words.append(_visible(piece), "underline" if marked else "")
             case _:
-                words.append(_shown(inline))
+                words.append(_visible(inline))
     return words
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
     return BIDI_AND_CONTROLS.sub(spelled, text)

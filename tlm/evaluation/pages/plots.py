@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -40,27 +39,26 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-se
 
 
 @mpl.rc_context(STYLE)
-def dots(groups: Sequence[Mapping[str, Any]], part: str, label: str, factor: float = 100.0, *, best: str = "") -> str:
-    """One row per group: a dot for each seed, a band (95 % interval), a stroke (mean); a line for the baseline.
+def dots(groups: Sequence[Mapping[str, Any]], label: str, *, best: str = "") -> str:
+    """Test scores, a row for each group: dots (seeds), a band (95 % interval), a stroke (mean); a line (the baseline).
 
     Where there is no interval, dots are hollow. The name of the group `best` is bold.
     """
-    shown = [group for group in groups if group[part]["mean"] is not None]
-    figure, [axes] = panels(WIDTH if has_long_names(shown) else 4.1, 0.7 + 0.38 * len(shown))
-    for row, group in enumerate(reversed(shown)):
-        tone, spread = _tone(group), group[part]
+    figure, [axes] = panels(WIDTH if has_long_names(groups) else 4.1, 0.7 + 0.38 * len(groups))
+    for row, group in enumerate(reversed(groups)):
+        tone, spread = _tone(group), group["test"]
         if group["arm"] == "baseline":
-            axes.axvline(factor * spread["mean"], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+            axes.axvline(100 * spread["mean"], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         if spread["low"] is not None:
-            axes.hlines(row, factor * spread["low"], factor * spread["high"], color=tone, linewidth=8, alpha=0.22)
-        axes.vlines(factor * spread["mean"], row - 0.3, row + 0.3, color=tone, linewidth=2.2)
-        values = [factor * value for value in spread["values"]]
+            axes.hlines(row, 100 * spread["low"], 100 * spread["high"], color=tone, linewidth=8, alpha=0.22)
+        axes.vlines(100 * spread["mean"], row - 0.3, row + 0.3, color=tone, linewidth=2.2)
+        values = [100 * value for value in spread["values"]]
         filled: dict[str, Any] = {"markeredgewidth": 0} if spread["low"] is not None else {"fillstyle": "none"}
         axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, **filled)
-    axes.set_yticks(range(len(shown)), [short(group["name"], 64) for group in reversed(shown)], color=INK)
-    for name, group in zip(axes.get_yticklabels(), reversed(shown), strict=True):
+    axes.set_yticks(range(len(groups)), [short(group["name"], 64) for group in reversed(groups)], color=INK)
+    for name, group in zip(axes.get_yticklabels(), reversed(groups), strict=True):
         name.set_fontweight("bold" if group["name"] == best else "normal")
-    axes.set_ylim(-0.6, len(shown) - 0.4)
+    axes.set_ylim(-0.6, len(groups) - 0.4)
     plain_rows(axes)
     axes.margins(x=0.08)
     axes.set_xlabel(label, loc="right")  # beside long names, a label in the middle would be cut off
@@ -76,23 +74,6 @@ def lines(panel: dict[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
         steps, losses = zip(*line["points"], strict=True)
         axes.plot(steps, losses, color=tones[line["group"]], linewidth=1.6, solid_joinstyle="round")
     axes.set_xlabel("step")
-    return svg(figure)
-
-
-@mpl.rc_context(STYLE)
-def coverage(found: dict[str, Any], role: str) -> str:
-    """Accuracy against the share of texts that are answered, on dev (dashed) and test, with a dot at each threshold."""
-    figure, [axes] = panels(4.2, 2.6)
-    for split, tone, style in (("dev", MUTED, (0, (4, 3))), ("test", COLOURS[role][0], "solid")):
-        shares, accuracies = (100 * np.array(found["curves"][split])).T
-        axes.plot(shares, accuracies, color=tone, linewidth=1.6, linestyle=style, label=split)
-        dots = [
-            (100 * row[split]["share"], 100 * row[split]["accuracy"]) for row in found["rows"] if row[split]["share"]
-        ]
-        axes.plot(*zip(*dots, strict=True), "o", color=tone, markersize=4, markeredgewidth=0)
-    axes.legend(frameon=False, fontsize=9, labelcolor=MUTED)
-    axes.set_xlabel("texts answered, %")
-    axes.set(ylabel="accuracy of these, %", ylim=(None, min(axes.get_ylim()[1], 100.5)))
     return svg(figure)
 
 

@@ -82,7 +82,8 @@ def _block(block: page.Block) -> str:
             return _matrix(block)
         case page.Figure():
             drawn = base64.b64encode(block.svg.encode()).decode()
-            image = f'<img src="data:image/svg+xml;base64,{drawn}" alt="{_escaped(block.alt)}">'
+            alt = _escaped(f"{block.caption}: the numbers are in the tables, or in the JSON file of this page")
+            image = f'<img src="data:image/svg+xml;base64,{drawn}" alt="{alt}">'
             return f"<figure{_class(block.style)}><figcaption>{_escaped(block.caption)}</figcaption>{image}</figure>"
         case page.Drawn():
             return _all(block.blocks)

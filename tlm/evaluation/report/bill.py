@@ -4,36 +4,25 @@ Its amounts are written here, too, each with its unit. What is small never looks
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import power, visible
-from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, ScoredModel, Spent, total
-from tlm.evaluation.score.evaluate import SPEED, rate
+from tlm.evaluation.report.lineage import everything
+from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, Spent, Summary, total
+from tlm.evaluation.score.evaluate import SPEED
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import spread
 from tlm.evaluation.score.mix import mixed
 from tlm.retrieval.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices
 
-Amounts = dict[str, float | None]
 NOTHING_KNOWN = Spent()
 
 
-def amounts(cost: Spent, prices: Prices) -> Amounts:
-    """The amounts of a cost in the bill: FLOPs, seconds, kWh, grams of CO2 equivalents, money."""
-    return {
-        **{name: getattr(cost, name) for name in ("flops", "seconds", "cpu_seconds", "gpu_seconds")},
-        "kilowatt_hours": None if cost.joules is None else cost.joules / KILOWATT_HOUR,
-        "grams": cost.grams(prices),
-        "money": cost.money(prices),
-    }
-
-
-def spent_on(artifact: Artifact | None, counted: Mapping[str, Any] | None = None) -> Spent:
-    """The cost of the step that made an artifact; `counted` are its FLOPs, if it has any.
+def spent_on(artifact: Artifact | None) -> Spent:
+    """The cost of the step that made an artifact.
 
     Of what a search server did, nothing is known but how long we waited. Of a corpus that was loaded in parts, by
     several processes or pods at different times, CPU time alone is known: what each has noted.
@@ -48,16 +37,7 @@ def spent_on(artifact: Artifact | None, counted: Mapping[str, Any] | None = None
     facts = {name: value for name, value in run.items() if not (elsewhere and name.startswith(JOULES))}
     if not elsewhere and run.get("device", "cpu") == "cpu" and "gpu_seconds" not in run:
         facts.setdefault("cpu_seconds", run.get("process_seconds"))
-    return Spent.of_stage(dict(counted or {}), facts)
-
-
-def summed(costs: Iterable[Spent]) -> Spent:
-    """The sum. CPU and GPU time are known if each cost has one of the two; FLOPs are of those costs that have any."""
-    found = list(costs)
-    counted = [cost.flops for cost in found if cost.flops is not None]
-    sums = replace(total(found), flops=sum(counted) if counted else None)
-    whole = all(cost.cpu_seconds is not None or cost.gpu_seconds is not None for cost in found)
-    return sums if whole else replace(sums, cpu_seconds=None, gpu_seconds=None)
+    return Spent.of_stage(artifact.details.get("cost") or {"flops": artifact.counts.get("flops")}, facts)
 
 
 def mean(costs: Sequence[Spent]) -> Spent:
@@ -74,197 +54,133 @@ def _searches(artifact: Artifact) -> bool:
 
 ALL_TASKS, THIS_TASK, ARM = "all tasks", "this task", "arm"  # who shares a row
 RETRIEVED = "bm25"  # the text that all arms of a task are measured by
-Rows = Iterator[tuple[dict[str, Any], Spent]]
+Row: TypeAlias = tuple[dict[str, Any], Spent]
+Rows: TypeAlias = Iterator[Row]
 
 
-def spent(groups: Sequence[Group], prices: Prices) -> list[dict[str, Any]]:
-    """The rows of the bill: who shares it, part, passages, arm, and its amounts. What is gone has no row."""
-    runs = [run for group in groups for run in group.runs]
-    subsets = _distinct(run.subset for run in runs)
-    rows = [*_for_all(subsets), *_for_this(subsets), *_tokens(runs)]
-    rows += [*_selected(groups), *_trained(groups)]
-    return [row | amounts(cost, prices) for row, cost in rows]
+def spent(
+    groups: Iterable[Group], summaries: Iterable[Summary], artifacts: Iterable[Artifact], prices: Prices
+) -> list[dict[str, Any]]:
+    """The rows of the bill: who shares it, part, arm, its size or stage and device, and amounts; none of what is gone.
+
+    Args:
+        groups: The groups of a report.
+        summaries: Their summaries, which know the cost of training.
+        artifacts: Their metrics, and all that these were made from.
+        prices: Prices of time and energy, and grid intensity.
+    """
+    subsets = {run.subset.manifest.key: run.subset for group in groups for run in group.runs if run.subset is not None}
+    rows = [*_texts([*subsets.values()])]
+    if tokens := [spent_on(one) for one in artifacts if one.manifest.kind in ("tokenizer", "tokens")]:
+        rows.append(_row(THIS_TASK, "tokens", total(tokens)))
+    bought = [row | cost.amounts(prices) for row, cost in rows]
+    return [*bought, *(row for one in summaries for row in _trained(one))]
 
 
-def _row(
-    shared: str, part: str, cost: Spent, passages: int | None = None, arm: str = ""
-) -> tuple[dict[str, Any], Spent]:
-    return {"shared": shared, "part": part, "arm": arm, "passages": passages}, cost
+def _row(shared: str, part: str, cost: Spent, passages: int | None = None, arm: str = "") -> Row:
+    return {"shared": shared, "part": part, "arm": arm, "about": f"{passages:,} passages" if passages else ""}, cost
 
 
-def _for_all(subsets: Iterable[Artifact]) -> Rows:
-    """Corpus and index, which serve any task."""
-    exported = [part for subset in subsets for part in _parts(subset)]
-    hits = [follow(part, "hits") for part in exported]
-    indexes = _distinct(follow(one, "index") for one in hits)
-    for corpus in _distinct(follow(one, "corpus") for one in (*indexes, *exported)):
-        yield _row(ALL_TASKS, "corpus", spent_on(corpus), corpus.details.get("passages"))
-    for index in indexes:
-        yield _row(ALL_TASKS, "index", spent_on(index))
+def _texts(subsets: Sequence[Artifact]) -> Rows:
+    """Corpus and index, retrieval and export of BM25's text, and what the other arms' text cost, mean over its draws.
+
+    If a model chose a text, its training is included.
+    """
+    behind = everything(subsets)
+    for one in (one for one in behind if one.manifest.kind in ("corpus", "index")):
+        yield _row(ALL_TASKS, one.manifest.kind, spent_on(one), one.details.get("passages"))
+    for arm in dict.fromkeys(subset.details["arm"] for subset in subsets):
+        draws = [subset for subset in subsets if subset.details["arm"] == arm]
+        # of a merged subset, also those of its tasks
+        exports = [one for one in behind if one.manifest.kind == "subset" and one.details["arm"] == arm]
+        hits = [follow(one, "hits") for one in exports if "hits" in one.manifest.inputs]
+        searched, exported = total(map(spent_on, hits)), total(map(spent_on, exports))
+        passages = draws[0].details["passages"]
+        if arm == RETRIEVED:
+            yield from [_row(THIS_TASK, "retrieval", searched)] if hits else []
+            yield _row(THIS_TASK, "export", exported, passages)
+        else:
+            choosers = [follow(one, "checkpoint") for one in hits if one and "checkpoint" in one.manifest.inputs]
+            every = [*map(spent_on, choosers), *([searched] if hits else []), exported]
+            yield _row(ARM, "selection", total(every).times(1 / len(draws)), passages, visible(arm, 40))
 
 
-def _for_this(subsets: Iterable[Artifact]) -> Rows:
-    """Retrieval and export for the task, whose passages the other arms are measured by, too."""
-    for subset in (one for one in subsets if one.details["arm"] == RETRIEVED):
-        parts = _parts(subset)
-        if hits := [follow(part, "hits") for part in parts if "hits" in part.manifest.inputs]:
-            yield _row(THIS_TASK, "retrieval", _spent_on_all(hits))
-        yield _row(THIS_TASK, "export", _spent_on_all(_distinct([subset, *parts])), subset.details["passages"])
+def _trained(group: Summary) -> Iterator[dict[str, Any]]:
+    """Training, mean over seeds: all of it, then stage by stage. A mixture costs what its parts cost."""
+    if mixed(group["kind"]) or group["kind"] == IMPORTED:
+        return
+    stages = group["stages"]
+    for stage, costs in {"": group["cost"], **(stages if len(stages) > 1 else {})}.items():
+        ran = dict.fromkeys(map(device, [stages[stage]] if stage else stages.values()))
+        shared = f"one training for {', '.join(group['together'])}" if group["together"] and stage == "stage 1" else ""
+        about = "; ".join(filter(None, [*ran, shared]))
+        row = {"shared": ARM, "part": stage or "training", "arm": group["name"], "about": about}
+        yield row | {name: costs[name]["mean"] for name in group["cost"]}
 
 
-def _tokens(runs: Iterable[ScoredModel]) -> Rows:
-    """The tokenizer, and the tokens of the task and of all arms' texts."""
-    trained = [one for run in runs for one in (run.checkpoint, run.model) if one is not None]
-    found = _distinct(follow(one, name) for one in trained for name in one.manifest.inputs if "tokens" in name)
-    if found:
-        tokenizers = _distinct(follow(one, "tokenizer") for one in found)
-        yield _row(THIS_TASK, "tokens", _spent_on_all([*tokenizers, *found]))
-
-
-def _selected(groups: Iterable[Group]) -> Rows:
-    """The cost of choosing the other arms' text: search or scores, and export; mean over the draws."""
-    found = {one[0].manifest.key: one for group in groups if (one := _distinct(run.subset for run in group.runs))}
-    for draws in found.values():
-        details = draws[0].details
-        if details["arm"] != RETRIEVED:
-            cost = mean([_selection(subset) for subset in draws])
-            yield _row(ARM, "selection", cost, details["passages"], visible(details["arm"], 40))
-
-
-def _selection(subset: Artifact) -> Spent:
-    parts = _parts(subset)
-    costs = [spent_on(one) for one in _distinct([subset, *parts])]
-    return summed([*costs, *(cost for part in parts for cost in _chosen(follow(part, "hits")))])
-
-
-def _chosen(hits: Artifact | None) -> list[Spent]:
-    """A search; or a model that chose: its training, the passages that it chose from, and the choice."""
-    if hits is None or "checkpoint" not in hits.manifest.inputs:
-        return [spent_on(hits)]
-    model = follow(hits, "checkpoint")
-    if model is None:
-        return [NOTHING_KNOWN]
-    tokens = follow(hits, "subset_tokens")
-    many = follow(tokens, "data")
-    before = [follow(many, "hits"), many, tokens]
-    training = spent_on(model, model.details["cost"])
-    return [training, spent_on(hits, hits.counts), *(spent_on(one) for one in before)]
-
-
-def _trained(groups: Iterable[Group]) -> Rows:
-    """Training, mean over seeds; a mixture costs what its parts cost."""
-    for group in groups:
-        if not mixed(group.row.kind) and group.row.kind != IMPORTED:
-            costs = [total(run.costs().values()) for run in group.runs]
-            yield _row(ARM, "training", mean(costs), arm=group.name)
-
-
-def _parts(subset: Artifact) -> list[Artifact]:
-    """The subset; of a merged one, those of its tasks."""
-    names = [name for name in subset.manifest.inputs if name.startswith("subset-")]
-    return [found for name in names if (found := follow(subset, name))] if names else [subset]
-
-
-def _spent_on_all(artifacts: Iterable[Artifact | None]) -> Spent:
-    return summed(spent_on(one) for one in artifacts)
-
-
-def _distinct(found: Iterable[Artifact | None]) -> list[Artifact]:
-    """Each artifact once; None, for one that is gone, is left out."""
-    return list({one.manifest.key: one for one in found if one is not None}.values())
+def device(stage: Mapping[str, Any]) -> str:
+    """The device of a stage: a CPU with its threads, or a number of GPUs."""
+    count = stage["threads" if stage["device"] == "cpu" else "processes"]
+    name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
+    return ", ".join(filter(None, (name, stage["precision"])))
 
 
 Speed = Mapping[str, Any]  # of `tlm.evaluation.score.evaluate`
 
 
-def predictions(groups: Sequence[Group], prices: Prices) -> list[dict[str, Any]]:
-    """A row for each model, mean over seeds: name, speed, size, memory, and the amounts of a million predictions."""
+def predictions(groups: Iterable[Group], prices: Prices) -> list[dict[str, Any]]:
+    """A row for each model, mean over seeds: name, times of one text, size, memory, and the amounts of a million."""
     return [_predicted(group, prices) for group in groups if group.row.kind != IMPORTED]
+
+
+def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
+    speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
+    facts = [{**speed.get("alone", {}), **speed} for speed in speeds]
+    means = {name: spread(one.get(name) for one in facts)["mean"] for name in SPEEDS}
+    return {"name": group.name, **means, "million": mean([*map(million, speeds)]).amounts(prices)}
 
 
 def million(speed: Speed) -> Spent:
     """The cost of a million predictions like the measured ones."""
     if not speed.get("texts"):
         return NOTHING_KNOWN
-    cost, times = Spent.of_stage(dict(speed), dict(speed)), 1_000_000 / speed["texts"]
-    return Spent(**{name: None if value is None else times * value for name, value in vars(cost).items()})
-
-
-def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
-    speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
-    alone = [speed.get("alone", {}) for speed in speeds]
-    values = {
-        "texts_per_cpu_second": [*map(rate, speeds)],
-        "texts_per_gpu_second": [rate(speed, "gpu_seconds", "cpu_seconds") for speed in speeds],
-        **{name: [one.get(name) for one in alone] for name in ("median_ms", "p99_ms")},
-        **{name: [speed.get(name) for speed in speeds] for name in ("bytes", "peak_memory")},
-    }
-    means = {name: spread(found)["mean"] for name, found in values.items()}
-    return {"name": group.name, **means, "million": amounts(mean([million(speed) for speed in speeds]), prices)}
+    return Spent.of_stage(dict(speed), dict(speed)).times(1_000_000 / speed["texts"])
 
 
 Form: TypeAlias = Callable[[float], str]
 Columns: TypeAlias = dict[str, tuple[str, Form]]  # by the name of the amount: heading, and format
 
 
-def amount(value: float) -> str:
-    """A count, a large one as a power of ten."""
-    return f"{value:,.0f}" if value < 1e6 else power(value)
+def number(value: float) -> str:
+    """A number to two digits or more; what is small never looks like nothing."""
+    if value < 0.995:
+        return f"{value:.2g}" if value >= 1e-4 or not value else "< 0.0001"
+    return f"{value:,.0f}" if value >= 9.95 else f"{value:.1f}"
 
 
-UNITS = ((1, "s"), (60, "min"), (3600, "h"), (86400, "d"))  # in seconds
+def of_units(*units: tuple[float, float, str]) -> Form:
+    """A format with units, each with the value from which on it is taken, its size and its name."""
+
+    def shown(value: float) -> str:
+        _, size, name = max(unit for unit in units if unit[0] <= value)
+        return f"{number(value / size)} {name}"
+
+    return shown
 
 
-def time(value: float) -> str:
-    """Seconds in a unit that suits them, to two digits or more."""
-    if value < 0.05:
-        return "< 0.1 s"
-    size, unit = next((size, unit) for size, unit in UNITS if value < 99.5 * size or unit == "d")
-    digits = 1 if value < 9.95 * size else 0
-    return f"{value / size:.{digits}f} {unit}"
-
-
-def joules(value: float) -> str:
-    """Joules in watt-hours."""
-    return kilowatt_hours(value / 3.6e6)
-
-
-def kilowatt_hours(value: float) -> str:
-    """Energy in watt-hours, from 1000 on in kilowatt-hours."""
-    if value >= 1:
-        return f"{value:,.1f} kWh"
-    return f"{1000 * value:.1f} Wh" if value >= 1e-3 else f"{_small(1000 * value)} Wh"
-
-
-def grams(value: float) -> str:
-    """Grams of CO2 equivalents, from 1000 on in kilograms."""
-    if value >= 1000:
-        return f"{value / 1000:,.1f} kg"
-    return f"{value:.0f} g" if value >= 9.95 else f"{value:.1f} g" if value >= 1 else f"{_small(value)} g"
+time = of_units((0, 1, "s"), (99.5, 60, "min"), (99.5 * 60, 3600, "h"), (99.5 * 3600, 86400, "d"))
+energy = of_units((0, 3600, "Wh"), (KILOWATT_HOUR, KILOWATT_HOUR, "kWh"))
+mass = of_units((0, 1, "g"), (1000, 1000, "kg"))
 
 
 def money(value: float) -> str:
     """Money without a currency."""
-    return f"{value:,.2f}" if value >= 1 else _small(value)
-
-
-def milliseconds(value: float) -> str:
-    """Milliseconds without their unit."""
-    return f"{value:,.0f}" if value >= 99.5 else f"{value:.1f}" if value >= 9.95 else f"{value:.2f}"
+    return f"{value:,.2f}" if value >= 1 else number(value)
 
 
 def megabytes(value: float) -> str:
     """Bytes in MB, without their unit."""
-    return f"{value / 1e6:,.0f}" if value >= 9.95e6 else f"{value / 1e6:.1f}" if value >= 5e4 else "< 0.1"
-
-
-def per_second(value: float) -> str:
-    """Texts a second."""
-    return f"{value:,.0f}" if value >= 9.95 else f"{value:.2g}"
-
-
-def _small(value: float) -> str:
-    return f"{value:.2g}" if value >= 1e-4 or not value else "< 0.0001"
+    return number(value / 1e6)
 
 
 PARTS = {
@@ -277,76 +193,70 @@ PARTS = {
     "training": "Training of",
 }
 SHARED = {
-    "all tasks": "Once, for all tasks on this corpus",
-    "this task": "Once for this task, whatever the arms and seeds",
-    "arm": "For each arm; mean over seeds and draws",
+    ALL_TASKS: "Once, for all tasks on this corpus",
+    THIS_TASK: "Once for this task, whatever the arms and seeds",
+    ARM: "For each arm; mean over seeds and draws",
 }
 AMOUNTS: Columns = {
-    "steps": ("steps", amount),
-    "tokens": ("tokens", amount),
-    "flops": ("FLOPs", amount),
-    "paper_flops": ("by the paper’s rule", amount),
+    "steps": ("steps", power),
+    "tokens": ("tokens", power),
+    "flops": ("FLOPs", power),
+    "paper_flops": ("by the paper’s rule", power),
     "seconds": ("time", time),
     "cpu_seconds": ("CPU time", time),
     "gpu_seconds": ("GPU time", time),
-    "joules": ("energy", joules),
-    "kilowatt_hours": ("energy", kilowatt_hours),
-    "grams": ("CO₂e", grams),
+    "joules": ("energy", energy),
+    "grams": ("CO₂e", mass),
     "money": ("money", money),
 }
-COSTS = {name: AMOUNTS[name] for name in AMOUNTS if name not in ("cpu_seconds", "kilowatt_hours")}
-BILL = {name: AMOUNTS[name] for name in AMOUNTS if name not in ("steps", "tokens", "paper_flops", "joules")}
 SPEEDS: Columns = {
-    "texts_per_cpu_second": ("texts a CPU second", per_second),
-    "texts_per_gpu_second": ("texts a GPU second", per_second),
-    "median_ms": ("one text, ms", milliseconds),
-    "p99_ms": ("99th percentile, ms", milliseconds),
+    "median_ms": ("one text, ms", number),
+    "p99_ms": ("99th percentile, ms", number),
     "bytes": ("size, MB", megabytes),
     "peak_memory": ("memory, MB", megabytes),
 }
-SPENT = (
-    "Time is wall-clock time; CPU time is what all threads computed. The work of a search server is not measured. Of a "
-    "corpus that was loaded in parts, only CPU time is known. If a model chose a text, its training is included."
-)
 MILLION = (
-    "If they are as those of dev and test. A mixture predicts with all its parts, one after the other; a cascade asks "
-    "its second part only where the first is unsure."
+    "Texts as those of dev and test, each of them in one call. A mixture predicts with all its parts, one after the "
+    "other; a cascade asks its second part only where the first is unsure. One text: the median of up to a hundred "
+    "texts of dev, each in a call of its own, wall-clock; a mixture’s is the sum of its parts’. Memory: the most of "
+    "the process that scored the model, its libraries and the task included; a model without a neural network was "
+    "trained in it, too."
 )
-ALONE = (
-    "Texts a second: dev and test, each in one call. One text: the median of up to a hundred texts of dev, each in a "
-    "call of its own, wall-clock; a mixture’s is the sum of its parts’. Memory: the most of the process that scored "
-    "the model, its libraries and the task included; a model without a neural network was trained in it, too."
-)
-# Columns that are shown only where something is known.
-OPTIONAL = ("flops", "gpu_seconds", "kilowatt_hours", "grams", "money", "texts_per_gpu_second")
 
 
-def columns(bill: dict[str, Any]) -> tuple[Columns, Columns]:
-    """The columns of the bill, and those of the table of speed."""
-    models = bill["predictions"]
-    return _known(BILL, [*bill["spent"], *(row["million"] for row in models)]), _known(SPEEDS, models)
+def known(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    """The columns in which something is known, by heading: how a cell of a row is written."""
+
+    def cell(name: str, form: Form) -> Callable[[Mapping[str, Any]], str]:
+        return lambda row: "–" if row[name] is None else form(row[name])
+
+    found = {name: column for name, column in columns.items() if any(row[name] is not None for row in rows)}
+    return {heading: cell(name, form) for name, (heading, form) in found.items()}
 
 
-def _known(every: Columns, rows: Sequence[dict[str, Any]]) -> Columns:
-    empty = {name for name in OPTIONAL if all(row.get(name) is None for row in rows)}
-    return {name: every[name] for name in every if name not in empty}
-
-
-def given(prices: dict[str, float], shown: Columns) -> str:
-    """Explain dashes and columns, and name the prices and the grid intensity."""
-    sentences = ["–: not measured, or no price is given."]
+def explained(columns: Iterable[str], prices: Mapping[str, float]) -> str:
+    """Explain the bill's columns and its dashes, and name the prices and the grid intensity."""
+    of = {
+        "FLOPs": "Tokens and FLOPs are those of encoders, without padding. The paper’s rule is 6 · parameters · tokens "
+        "with padding. The pre-training of published models is not counted.",
+        "time": "Time is wall-clock time. Time and energy of training include all attempts; an interrupted attempt "
+        "counts up to its last snapshot.",
+        "CPU time": "CPU time is what all threads computed. The work of a search server is not measured. Of a corpus "
+        "that was loaded in parts, only CPU time is known. If a model chose a text, its training is included.",
+        "energy": "Energy is that of the CPUs, including other processes, and of the GPUs in use, as far as they "
+        "report it.",
+        "CO₂e": f"CO₂e: {prices['grams_per_kwh']:g} g a kilowatt-hour.",
+    }
+    sentences = ["–: not measured, or no price is given. A mixture costs what its parts cost."]
+    sentences += [sentence for column, sentence in of.items() if column in columns]
     if named := paid(prices):
         sentences.append(f"Prices: {named}.")
-    if prices["kilowatt_hour"] and "money" not in shown:
+    if prices["kilowatt_hour"] and "money" not in columns:
         sentences.append("There is no column of money, because the energy, which has a price, was not measured.")
-    if prices["grams_per_kwh"]:
-        sentences.append(f"CO₂e: {prices['grams_per_kwh']:g} g a kilowatt-hour.")
-    if "flops" in shown:
-        sentences.append("FLOPs are those of encoders, without padding.")
     return " ".join(sentences)
 
 
-def paid(prices: dict[str, float]) -> str:
+def paid(prices: Mapping[str, float]) -> str:
     """The given prices in words; "" if there is none."""
     units = {"gpu_hour": "an hour of a GPU", "cpu_hour": "an hour of a CPU core", "kilowatt_hour": "a kilowatt-hour"}
     return ", ".join(f"{prices[name]:g} for {unit}" for name, unit in units.items() if prices[name])

@@ -163,7 +163,7 @@ def _cut(groups: Sequence[Group]) -> Iterator[Check]:
 def _behind(differences: Sequence[Difference]) -> Iterator[Check]:
     for one in differences:
         if one["question"] == AHEAD and one["ahead"] == one["second"]:
-            behind = f"{one['first']} is behind the linear model, {points(one, one['first'])}"
+            behind = f"{one['first']} is behind the linear model, {points(one)}"
             yield Check("TLM005", NOTE, f"{behind}; use the linear model, or train an encoder longer.")
 
 

@@ -181,8 +181,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
         said = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."
         return [said, *_order(differences)]
     shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
-    shown += _shared_training(trained)
-    return [*shown, *_unseen_text(trained), *_scale(trained)]
+    return [*shown, *_scale(trained)]
 
 
 def finished(groups: list[Summary]) -> list[Summary]:
@@ -196,12 +195,8 @@ def same_vocabulary(groups: list[Summary]) -> list[Summary]:
 
     Losses over different vocabularies cannot be compared, because the models choose among different tokens.
     """
-    found = _with_loss(finished(groups))
+    found = [group for group in finished(groups) if group["mlm_loss"]["mean"] is not None]
     return [group for group in found if group["vocabulary"] == found[0]["vocabulary"]]
-
-
-def _with_loss(groups: list[Summary]) -> list[Summary]:
-    return [group for group in groups if group["mlm_loss"]["mean"] is not None]
 
 
 def score_text(spread: Mapping[str, Any], factor: float = 100.0, digits: int = 1) -> str:
@@ -217,16 +212,22 @@ def interval_text(spread: Mapping[str, Any], form: str = "{:.1f} – {:.1f}") ->
     return "–" if spread["low"] is None else form.format(100 * spread["low"], 100 * spread["high"])
 
 
-def points(difference: Difference, first: str) -> str:
-    """A difference in points (hundredths), as `first` minus the other group, with its interval and how likely it is."""
-    mean, interval = _in_points(difference, first)
-    return f"{mean} points ({interval}, {chance_text(_chance_of(difference, first))} likely to be ahead on new texts)"
+def points(one: Difference) -> str:
+    """A difference in points (hundredths), with its interval and how likely the first is ahead."""
+    likely = f"{chance_text(one['chance'])} likely to be ahead on new texts"
+    interval = interval_text(one, "95 % interval {:+.1f} to {:+.1f}")
+    said = f"{likely}, for these very runs" if one["low"] is None else f"{interval}, {likely}"
+    return f"{signed(100 * one['mean'])} points ({said})"
 
 
-def _in_points(difference: Difference, first: str) -> tuple[str, str]:
-    sign = 100 if first == difference["first"] else -100
-    low, high = sorted(sign * end for end in (difference["low"], difference["high"]) if end is not None)
-    return signed(sign * difference["mean"]), f"95 % interval {low:+.1f} to {high:+.1f}"
+def seen_from(name: str, one: Difference) -> Difference:
+    """The same difference with this group as the first of the two."""
+    if name == one["first"]:
+        return one
+    low, high = (None if end is None else -end for end in (one["high"], one["low"]))
+    first, second, chance = one["second"], one["first"], 1 - one["chance"]
+    ahead, mean = one["ahead"], -one["mean"]
+    return Difference(first=first, second=second, ahead=ahead, chance=chance, mean=mean, low=low, high=high)
 
 
 def chance_text(probability: float) -> str:
@@ -235,23 +236,13 @@ def chance_text(probability: float) -> str:
     return "under 1 %" if percent < 1 else "over 99 %" if percent > 99 else f"{percent} %"
 
 
-def _chance_of(difference: Difference, first: str) -> float:
-    """The probability that `first` is ahead of the other group."""
-    return difference["chance"] if first == difference["first"] else 1 - difference["chance"]
-
-
 def sure(chosen: Summary, found: Difference | None) -> str:
     """Say how sure the choice of a model is, from its difference to the model that it was compared with."""
     if found is None:
-        return (
-            "compared with no other model of ours" if chosen["kind"] == LINEAR else "not compared with a linear model"
-        )
-    other = found["second"] if chosen["name"] == found["first"] else found["first"]
-    likely = f"{chance_text(_chance_of(found, chosen['name']))} likely to be ahead of {other} on new texts"
-    if found["low"] is None:
-        return f"{likely}, for this very run; fewer than {LEAST_SEEDS} seeds or draws do not show how others would do"
-    mean, interval = _in_points(found, chosen["name"])
-    return f"{likely}: {mean} points ({interval})"
+        alone = chosen["kind"] == LINEAR
+        return "compared with no other model of ours" if alone else "not compared with a linear model"
+    one = seen_from(chosen["name"], found)
+    return f"{points(one)} over {one['second']}"
 
 
 WORDS = ((0.99, "very probably"), (0.9, "probably"), (0.0, "perhaps"))
@@ -269,25 +260,22 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
         return f"Use the linear model: {scored} {_passed_over(best, linear, found)}{passed}"
     if found is None:
         return f"Use {chosen['name']}: {scored}{passed or ' It is the best of these models on dev.'}"
-    return f"Use {chosen['name']}: {scored} {_ahead(chosen['name'], found)}{passed}"
+    return f"Use {chosen['name']}: {scored} {_ahead(found)}{passed}"
 
 
-def _ahead(name: str, found: Difference) -> str:
+def _ahead(found: Difference) -> str:
     """Say in words and numbers how far a model is ahead of the linear one, and how sure that is."""
-    likely = _chance_of(found, name)
-    word = next(word for least, word in WORDS if likely >= least)
-    said = f"That is {_against(100 * found['mean'])} the linear model"
-    if found["low"] is None:
-        return (
-            f"{said}: {word} better on new texts, too ({chance_text(likely)}). This holds for this very run; fewer "
-            f"than {LEAST_SEEDS} seeds or draws of text do not show how others would do."
-        )
-    return f"{said} ({_in_points(found, name)[1]}): {word} better on new texts, too ({chance_text(likely)})."
+    word = next(word for least, word in WORDS if found["chance"] >= least)
+    interval = interval_text(found, " (95 % interval {:+.1f} to {:+.1f})") if found["low"] is not None else ""
+    likely = f"{word} better on new texts, too ({chance_text(found['chance'])})."
+    said = f"That is {_against(100 * found['mean'])} the linear model{interval}: {likely}"
+    few = f"fewer than {LEAST_SEEDS} seeds or draws of text do not show how others would do."
+    return said if interval else f"{said} This holds for this very run; {few}"
 
 
 def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
     """Say why the linear model is named and not the one that it was compared with."""
-    gap, likely = 100 * _gap(best, linear), chance_text(_chance_of(found, best["name"]))
+    gap, likely = 100 * _gap(best, linear), chance_text(found["chance"])
     on_test = f"{_against(100 * found['mean'])} it on test ({likely} likely to be ahead on new texts)"
     only, joined = ("", "but") if gap >= 100 * SAME else ("only ", "and")
     return f"{best['name']} is {_against(gap, only)} it on dev, {joined} {on_test}."
@@ -309,20 +297,22 @@ def _simpler(groups: list[Summary], chosen: Summary) -> str:
     return f" {other['name']} is {gap}, which does not make up for a neural network."
 
 
+GAINS = {  # what is compared with what else, by question
+    AHEAD: ("The neural network alone", "the linear model"),
+    TEXT: ("Retrieved text", ""),
+    NETWORK: ("The best model with a neural network", "the best one without"),
+    PRETRAINED: ("The best model of our own text", "the best one with a published model"),
+}
+
+
 def _gains(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
-    """Say what the retrieved text and the network gained."""
+    """Say what the retrieved text and the network gained, with the two rows that say so."""
     texts = {group["name"]: _text_of(group) for group in groups}
-    for one in differences:
-        if one["low"] is None:
-            continue
-        if one["question"] == AHEAD and one["first"] != best["name"]:
-            yield _beside(one, "The neural network alone", "the linear model")
-        if one["question"] == TEXT:
-            yield _beside(one, "Retrieved text", texts[one["second"]])
-        if one["question"] == NETWORK:
-            yield _beside(one, "The best model with a neural network", "the best one without")
-        if one["question"] == PRETRAINED:
-            yield _beside(one, "The best model of our own text", "the best one with a published model")
+    for one in (one for one in differences if one["low"] is not None and one["question"] in GAINS):
+        first, second, (what, other) = one["first"], one["second"], GAINS[one["question"]]
+        if one["question"] != AHEAD or first != best["name"]:
+            verdict = {first: "ahead of", second: "behind"}.get(one["ahead"], "not shown to be ahead of")
+            yield f"{what} is {verdict} {other or texts[second]}: {points(one)}, {first} over {second}."
 
 
 def _text_of(group: Summary) -> str:
@@ -331,39 +321,14 @@ def _text_of(group: Summary) -> str:
     return OTHER_TEXT.get(group["text"], "") + drawn
 
 
-def _beside(found: Difference, what: str, other: str) -> str:
-    """Whether something is ahead of another, with the two rows that say so."""
-    first, second = found["first"], found["second"]
-    verdict = {first: "ahead of", second: "behind"}.get(found["ahead"], "not shown to be ahead of")
-    return f"{what} is {verdict} {other}: {points(found, first)}, {first} over {second}."
-
-
 def _order(differences: Sequence[Difference]) -> Iterator[str]:
     found = [one for one in differences if one["low"] is not None and one["question"] in (ENCODERS, OTHERS)]
     for one in found:
         if one["ahead"]:
             other = one["second"] if one["ahead"] == one["first"] else one["first"]
-            yield f"{one['ahead']} is ahead of {other}: {points(one, one['ahead'])}."
+            yield f"{one['ahead']} is ahead of {other}: {points(seen_from(one['ahead'], one))}."
     if still_open := [f"{one['first']} and {one['second']}" for one in found if not one["ahead"]]:
         yield f"No order is claimed between {', between '.join(still_open)}, because each interval includes 0."
-
-
-def _shared_training(trained: list[Summary]) -> Iterator[str]:
-    for group in trained:
-        tasks, flops = group["together"], group["stages"].get("stage 1", {}).get("flops", {}).get("mean")
-        if tasks:
-            share = f"; an equal share would be {power(flops / len(tasks))} FLOPs per task" if flops else ""
-            trained_for = f"Stage 1 of {group['name']} is one training for {len(tasks)} tasks ({', '.join(tasks)})"
-            yield f"{trained_for}; this report counts its whole cost{share}."
-
-
-def _unseen_text(trained: list[Summary]) -> Iterator[str]:
-    compared = sorted(same_vocabulary(trained), key=lambda group: group["mlm_loss"]["mean"] or 0.0, reverse=True)
-    if len(compared) > 1:
-        losses = ", ".join(f"{group['name']} {group['mlm_loss']['mean']:.2f}" for group in compared)
-        others = ", ".join(group["name"] for group in _with_loss(trained) if group not in compared)
-        apart = f" Not comparable, because of another vocabulary: {others}." if others else ""
-        yield f"Loss of the masked language model on unseen test text (lower is better): {losses}.{apart}"
 
 
 def _scale(trained: list[Summary]) -> Iterator[str]:

@@ -51,15 +51,10 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
         settings = dict(flat(manifest.settings))
         first = firsts.setdefault((manifest.kind, manifest.step), settings)
         own = {name: value for name, value in settings.items() if first is settings or first.get(name) != value}
-        rows.append(
-            {
-                **{name: getattr(manifest, name) for name in ("kind", "key", "content")},
-                "step": f"{manifest.step} v{manifest.version}",
-                "settings": {name: plain(value) for name, value in own.items()},
-                "like_first": first is not settings,
-                "inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()],
-            }
-        )
+        row: dict[str, Any] = {name: getattr(manifest, name) for name in ("kind", "key", "content")}
+        row |= {"step": f"{manifest.step} v{manifest.version}", "like_first": first is not settings}
+        row["settings"] = {name: plain(value) for name, value in own.items()}
+        rows.append(row | {"inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()]})
     return rows
 
 

@@ -1,7 +1,7 @@
 """The pages of a report: scores, differences, costs and the bill, section by section."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -23,14 +23,11 @@ from tlm.evaluation.pages.blocks import (
     opening,
 )
 from tlm.evaluation.pages.render import write_pages
-from tlm.evaluation.pages.text import signed
+from tlm.evaluation.pages.text import power, signed
 from tlm.evaluation.report import bill, checks, lineage, preview, since
 from tlm.evaluation.report.findings import chance_text, interval_text, score_text
-from tlm.evaluation.report.runs import Costs, Summary
+from tlm.evaluation.report.runs import Summary
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Spread
-from tlm.evaluation.score.mix import mixed
-from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.retrieval.subset.export import PUBLISHED
 
 MOST_CLASSES = 30  # that are open on the page
 MOST_DIGITS = 5  # after the point; smaller numbers are written as powers of ten
@@ -40,7 +37,7 @@ Arms = Sequence[Mapping[str, Any]]  # each with its name and role
 
 
 class Task(TypedDict):
-    """The task of a report; ``test`` is its number of test texts."""
+    """The task of a report."""
 
     name: str
     problem: str
@@ -48,7 +45,6 @@ class Task(TypedDict):
     metric_name: str
     classes: int
     counts: dict[str, int]
-    test: int
 
 
 class Best(TypedDict):
@@ -65,7 +61,7 @@ class Answers(TypedDict):
 
     classes: dict[str, Any] | None
     confusion: dict[str, Any] | None
-    coverage: dict[str, Any] | None
+    coverage: Rows | None
     scatter: dict[str, list[float]] | None
 
 
@@ -106,13 +102,6 @@ def score(scores: Mapping[str, Spread], name: str) -> str:
     return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else score_text(scores[name])
 
 
-def device(stage: dict[str, Any]) -> str:
-    """The device of a stage: a CPU with its threads, or a number of GPUs."""
-    count = stage["threads" if stage["device"] == "cpu" else "processes"]
-    name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
-    return ", ".join(filter(None, (name, stage["precision"])))
-
-
 def named(arm: Mapping[str, Any]) -> Span:
     """An arm's name in its colour."""
     return Span(arm["name"], "name", arm["role"])
@@ -123,18 +112,6 @@ def by_arm(arms: Arms, columns: Mapping[str, Form], *, note: str = "", strong: s
     rows: list[Row] = [(named(arm), *(form(arm) for form in columns.values())) for arm in arms]
     places = frozenset(place for place, arm in enumerate(arms) if arm["name"] == strong)
     return Table(["Arm", *columns], rows, note, places)
-
-
-def costs(found: Iterable[Costs]) -> dict[str, Form]:
-    """The columns of a table of costs; a kind of cost that was measured nowhere gets none."""
-    every = list(found)
-    known = [name for name in bill.COSTS if any(cost[name]["values"] for cost in every)]
-    return {bill.COSTS[name][0]: _mean(name, bill.COSTS[name][1]) for name in known}
-
-
-def _mean(name: str, form: bill.Form) -> Form:
-    """The mean of one kind of cost, in a format."""
-    return lambda cost: "–" if cost[name]["mean"] is None else form(cost[name]["mean"])
 
 
 def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
@@ -151,88 +128,51 @@ def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
 
 
 def bill_section(contents: Contents) -> Iterator[Block]:
-    """The bill: what was spent, the cost of a million predictions, the speed and size of the models."""
-    found, roles = contents["bill"], {group["name"]: group["role"] for group in contents["groups"]}
-    columns, speed = bill.columns(found)
+    """The bill: what was spent, and what a million predictions cost; speed and size of the models."""
+    found, prices = contents["bill"], contents["prices"]
+    roles = {group["name"]: group["role"] for group in contents["groups"]}
+    columns = bill.known(bill.AMOUNTS, found["spent"])
     rows: list[Row] = []
     for shared, heading in bill.SHARED.items():
         own = [row for row in found["spent"] if row["shared"] == shared]
         rows += [(heading,)] if own else []
-        rows += [(_part(row, roles), *_cells(columns, row)) for row in own]
-    yield Heading("The bill")
-    yield Table(["What was spent", *_heads(columns)], rows, f"{bill.given(contents['prices'], columns)} {bill.SPENT}")
-    if models := {row["name"]: row for row in found["predictions"]}:
-        names = [name for name in roles if name in models]
-        each = [(Span(name, "name", roles[name]), models[name]) for name in names]
-        best = frozenset(place for place, name in enumerate(names) if name == contents["best"]["name"])
-        yield Heading("A million predictions", 3)
-        million: list[Row] = [(name, *_cells(columns, row["million"])) for name, row in each]
-        yield Table(["Model", *_heads(columns)], million, bill.MILLION, best)
-        yield Heading("Speed and size", 3)
-        yield Table(["Model", *_heads(speed)], [(name, *_cells(speed, row)) for name, row in each], bill.ALONE, best)
+        rows += [(_part(row, roles), *(form(row) for form in columns.values())) for row in own]
+    if rows:
+        yield Heading("The bill")
+        yield Table(["What was spent", *columns], rows, bill.explained(columns, prices))
+    if models := {row["name"]: row | row["million"] for row in found["predictions"]}:
+        arms = [{"role": role, **models[name]} for name, role in roles.items() if name in models]
+        shown = bill.known(bill.AMOUNTS | bill.SPEEDS, arms)
+        yield Heading("A million predictions, speed and size", 3)
+        yield by_arm(arms, shown, note=bill.MILLION, strong=contents["best"]["name"])
 
 
 def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
-    size = row["passages"]
-    arm = (" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()
-    return (bill.PARTS[row["part"]], *arm, *((" ", Span(f"{size:,} passages", "small")) if size is not None else ()))
-
-
-def _heads(columns: bill.Columns) -> list[str]:
-    return [heading for heading, _ in columns.values()]
-
-
-def _cells(columns: bill.Columns, row: dict[str, Any]) -> list[str]:
-    return ["–" if row[name] is None else form(row[name]) for name, (_, form) in columns.items()]
-
-
-def training(contents: Contents) -> Iterator[Block]:
-    """The cost of training, stage by stage."""
-    groups = contents["groups"]
-    if not any(group["cost"]["flops"]["values"] for group in groups):
-        return  # the bill has all that is known of models without a neural network
-    columns = costs(cost for group in groups for cost in (group["cost"], *group["stages"].values()))
-    rows: list[Row] = []
-    for group in (one for one in groups if not mixed(one["kind"])):
-        stages = group["stages"] | ({"both": group["cost"]} if len(group["stages"]) > 1 else {})
-        devices = "; ".join(filter(None, dict.fromkeys(map(device, group["stages"].values()))))
-        name = (named(group), *((" ", Span(devices, "small")) if devices else ()))
-        rows += [(name, stage, *(form(cost) for form in columns.values())) for stage, cost in stages.items()]
-    yield Heading("Cost of training")
-    published = any(PUBLISHED in group["kind"] for group in groups)
-    note = _explained(columns, contents["prices"]) + " The pre-training of published models is not counted." * published
-    yield Table(["Arm", Column("stage", "left"), *columns], rows, note, merged=True)
-
-
-def _explained(columns: dict[str, Any], prices: dict[str, float]) -> str:
-    energy = " Energy is that of the CPUs, including other processes, and of the GPUs in use, as far as they report it."
-    return (
-        "Cost of one run, mean over seeds or draws. A mixture costs what its parts cost. Beside an arm’s name: its "
-        "device and the number of threads (CPU) or processes (GPUs). Tokens and FLOPs are counted without padding. The "
-        "paper’s rule is 6 · parameters · tokens with padding. Time is wall-clock time. Time and energy include all "
-        "attempts; an interrupted attempt counts up to its last snapshot."
-        f"{energy * ('energy' in columns)}{f' Prices: {bill.paid(prices)}.' * ('money' in columns)}"
-    )
+    part, about = bill.PARTS.get(row["part"]), (" ", Span(row["about"], "small")) if row["about"] else ()
+    if part is None:  # a stage of the training above
+        return (f"– {row['part']}", *about)
+    return (part, *((" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()), *about)
 
 
 def results(contents: Contents) -> Iterator[Block]:
     """Scores of all arms, their differences, and scores without the texts that train has too."""
     groups, task = contents["groups"], contents["task"]
-    losses = [group for group in groups if group["name"] in contents["losses"]]
     best = contents["best"]["name"] if len(groups) > 1 else ""
     yield Heading("Results")
-    yield _figures(groups, f"{task['metric_name']} on test", losses, best)
-    yield _scores(groups, task, best, losses)
+    yield _figure(groups, f"{task['metric_name']} on test", best)
+    yield _scores(groups, task, best, contents["losses"])
     yield Details("How to read names, scores and intervals", tuple(Text(one, "small") for one in READING))
     yield Heading("Other scores on test", 3)
-    yield by_arm(groups, _others(_distinct(groups, task), contents["metric_names"]), strong=best)
+    others = _others(groups, task, contents["metric_names"])
+    note = "" if task["classes"] else "Errors are in the unit of the labels; lower is better."
+    yield by_arm(groups, others, note=note, strong=best)
     yield from _differences(contents["differences"])
     for split in groups[0]["without_copies"]:
-        yield from _without_copies(groups, task, split, contents["metric_names"], best)
+        yield from _without_copies(groups, task, split, others, best)
     yield from _chosen(groups)
 
 
-def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[Summary]) -> Table:
+def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[str]) -> Table:
     columns: dict[str, Form] = {
         "seeds": lambda group: (
             "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
@@ -241,13 +181,12 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
         "test": lambda group: score_text(group["test"]),
         "95 % interval, test": lambda group: interval_text(group["test"]),
     }
-    if not task["classes"]:
-        columns[f"{METRIC_NAMES['rmse']}, test"] = lambda group: in_units(group["scores"].get("rmse"))
     if losses:
-        columns["masked-LM loss"] = lambda group: score_text(group["mlm_loss"], 1.0, 2)
+        columns["masked-LM loss"] = lambda group: (
+            score_text(group["mlm_loss"], 1.0, 2) if group["name"] in losses else "–"
+        )
     if any(group["cost"]["flops"]["mean"] for group in groups):
-        flops = _mean("flops", bill.amount)
-        columns["FLOPs"] = lambda group: flops(group["cost"])
+        columns["FLOPs"] = lambda group: "–" if (mean := group["cost"]["flops"]["mean"]) is None else power(mean)
     note = (
         f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
         "the text; – for a model that is the same with every seed. The best on dev comes first. Bold: the model that "
@@ -257,10 +196,8 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[S
     )
     if task["problem"] == SEVERAL:
         note += " All dev scores are, because thresholds of labels are fitted on dev, too."
-    if not task["classes"]:
-        note += " Errors are in the unit of the labels; lower is better."
     if losses:
-        note += " The masked-LM loss is of stage 1 on test texts; compare it within one vocabulary only."
+        note += " The masked-LM loss is of stage 1 on test texts; lower is better, – for another vocabulary."
     return by_arm(groups, columns, note=note, strong=best)
 
 
@@ -279,52 +216,32 @@ READING = (
 )
 
 
-def _figures(groups: Sequence[Summary], label: str, losses: Sequence[Summary], best: str) -> Drawn:
-    several = len(losses) > 1
-    beside = several and not plots.has_long_names(groups)
-    drawn = plots.dots(groups, "test", label, best=best)
-    figures = [Figure("Test score, a dot for each seed or draw", drawn, _style(groups, beside))]
-    if several:
-        loss = plots.dots(losses, "mlm_loss", "masked-LM loss on test text (lower is better)", 1.0)
-        figures.append(Figure("Masked-LM loss on unseen text", loss, _style(losses, beside)))
+def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
+    style: Literal["full", "single"] = "full" if plots.has_long_names(groups) else "single"
+    figure = Figure("Test score, a dot for each seed or draw", plots.dots(groups, label, best=best), style)
     dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
     marked = f" Bold: the model to use.{dashed}" if best else dashed
-    over = " (for losses, over seeds only)" if several else ""
     hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so the interval is unknown."
     hollow *= any(group["test"]["low"] is None for group in groups)
-    return Drawn((*figures, Text(f"Stroke: mean. Band: 95 % interval{over}.{hollow}{marked}", "small")))
+    return Drawn((figure, Text(f"Stroke: mean. Band: 95 % interval.{hollow}{marked}", "small")))
 
 
-def _style(groups: Sequence[Summary], beside: bool) -> Literal["full", "", "single"]:
-    """The style of a plot of these groups; `beside` says whether it stands beside another one."""
-    return "full" if plots.has_long_names(groups) else "" if beside else "single"
-
-
-def _distinct(groups: Sequence[Summary], task: Task) -> list[str]:
-    """The scores of a task; of micro-F1 and accuracy, which are equal where a text has one label, one."""
-    scores = groups[0]["scores"]
-    equal = "accuracy" if task["metric"] == "micro_f1" else "micro_f1"
-    return [name for name in scores if name != equal or "accuracy" not in scores]
-
-
-def _others(scores: Iterable[str], names: Mapping[str, str]) -> dict[str, Form]:
-    """A column for each of these scores, as `names` calls them."""
+def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> dict[str, Form]:
+    """A column for each score but the task's metric; where a text has one label, micro-F1 is accuracy, and has none."""
 
     def column(name: str) -> Form:
         return lambda group: score(group["scores"], name)
 
-    return {names[name]: column(name) for name in scores}
+    scores, metric, equal = groups[0]["scores"], task["metric"], {"accuracy", "micro_f1"}
+    left_out = equal if metric in equal else {"micro_f1", metric}
+    left_out = left_out if "accuracy" in scores else {metric}
+    return {names[name]: column(name) for name in scores if name not in left_out}
 
 
 def _differences(found: Sequence[Difference]) -> Iterator[Block]:
     if not found:
         return
-    columns = [
-        Column("Question", "left"),
-        Column("arms", "words"),
-        *map(Column, ("difference", "95 % interval", "ahead on new texts")),
-    ]
-    rows = [
+    rows: list[Row] = [
         (
             one["question"],
             (Span(one["first"]), " over ", Span(one["second"])),
@@ -334,24 +251,26 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
         )
         for one in found
     ]
-    note = "In hundredths, paired by test example; bold where the interval excludes 0, so that an order is claimed."
-    note += " The comparisons were chosen by dev alone."
+    note = (
+        "In hundredths, paired by test example; bold where the interval excludes 0, so that an order is claimed. The "
+        "comparisons were chosen by dev alone. Ahead on new texts: the probability that the first arm is; with too few "
+        "seeds, of these models alone."
+    )
     if tested := sum(one["low"] is not None for one in found):
         of = f"{tested} comparison{'s' if tested > 1 else ''}"
         note += f" Intervals are corrected for {of} (Bonferroni): together they have 95 % confidence."
     yield Heading("Differences on test", 3)
-    note += " Ahead on new texts: the probability that the first arm is; with too few seeds, of these models alone."
-    yield Table(columns, rows, note)
+    yield Table(["Question", Column("arms", "words"), "difference", "95 % interval", "ahead on new texts"], rows, note)
 
 
 def _without_copies(
-    groups: Sequence[Summary], task: Task, split: str, names: Mapping[str, str], best: str
+    groups: Sequence[Summary], task: Task, split: str, others: Mapping[str, Form], best: str
 ) -> Iterator[Block]:
     left = [{"name": group["name"], "role": group["role"]} | group["without_copies"][split] for group in groups]
     columns: dict[str, Form] = {
         task["metric_name"]: lambda one: score_text(one["score"]),
         "95 % interval": lambda one: interval_text(one["score"]),
-        **_others([name for name in _distinct(groups, task) if name != task["metric"]], names),
+        **others,
     }
     total = groups[0]["examples"][split]
     note = f"{left[0]['n']:,} of {total:,} examples. A model may have memorised the others."
@@ -361,11 +280,11 @@ def _without_copies(
 
 def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
     found = []
-    for group in (one for one in groups if one["chosen"]):
-        tried = f", out of {group['tried']} settings" if group["tried"] else ""
-        chosen = (group["chosen"] or {}).items()
-        settings = "; ".join(f"{name} {value}" for name, value in chosen)
-        found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
+    for group in groups:
+        if chosen := group["chosen"]:
+            tried = f", out of {group['tried']} settings" if group["tried"] else ""
+            settings = "; ".join(f"{name} {value}" for name, value in chosen.items())
+            found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
         yield Details("What the models without a neural network, and mixtures, chose on dev", tuple(found))
 
@@ -388,17 +307,13 @@ def coverage(contents: Contents) -> Iterator[Block]:
     best, found = contents["best"], contents["coverage"]
     if not found:
         return
-    rows: list[Row] = [
-        (f"{one['at_least']:.4f}", *_answered(one["dev"]), *_answered(one["test"])) for one in found["rows"]
-    ]
+    rows: list[Row] = [(f"{one['at_least']:.4f}", *_answered(one["dev"]), *_answered(one["test"])) for one in found]
     columns = [f"{name}, {split}" for split in ("dev", "test") for name in ("answered", "accuracy")]
     note = (
         "; of several seeds, the one with the best score on dev. Answered: the share of texts whose answer has at "
         "least this probability. Thresholds were chosen on dev; test shows what they then gave. Both in hundredths."
     )
     yield Heading("Sure or not")
-    caption = "Accuracy of the texts that are answered, the surest first; dots mark the thresholds of the table"
-    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
     unsure = (Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure.")
     yield Text(unsure, "small")
@@ -449,7 +364,6 @@ def _blocks(contents: Contents) -> Iterator[Block]:
     yield from preview.section(contents["evidence"])
     yield from lineage.dropped_section(contents["dropped"])
     yield from bill_section(contents)
-    yield from training(contents)
     yield from lineage.section(contents["lineage"])
     yield Text(
         (Span("tlm provenance MODEL", "code"), " lists the sources behind a model, with their licences."), "small"

@@ -160,7 +160,7 @@ def preview(
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
     shown = blocks(Artifact.open(source, "hits", "subset"), examples, passages, label, width)
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
-    return (terminal(shown, styled=True) if on_terminal else markdown(shown)).rstrip("\n")
+    return terminal(shown, styled=True) if on_terminal else markdown(shown).rstrip("\n")
 
 
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10

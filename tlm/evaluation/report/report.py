@@ -33,7 +33,7 @@ from tlm.settings.options import Prices
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 27
+VERSION = 28
 
 
 def report(
@@ -134,7 +134,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "prices": asdict(prices),
         "differences": compared,
         "findings": findings(summaries, names[first["metric"]], compared),
-        "bill": {"spent": spent(groups, prices), "predictions": predictions(groups, prices)},
+        "bill": {"spent": spent(groups, summaries, artifacts, prices), "predictions": predictions(groups, prices)},
         "metric_names": names,
         "curves": curves([*whole_groups.values()], first["problem"] == "regression"),
         "best": {
@@ -165,7 +165,6 @@ def _task(first: dict[str, Any], task: Artifact | None, names: dict[str, str]) -
         "metric_name": names[first["metric"]],
         "classes": len(first["labels"] or []),
         "counts": numbers(task.counts) if task is not None else {},
-        "test": first["splits"]["test"]["n"],
     }
 
 

@@ -34,9 +34,8 @@ class Spent:
     Attributes:
         steps: Optimizer steps.
         tokens: Tokens without padding.
-        padded_tokens: Tokens with every text padded to the full length, as the paper counts.
         flops: Operations of our training step on the tokens without padding.
-        paper_flops: 6 · parameters · padded tokens (the paper, section 4.1).
+        paper_flops: 6 · parameters · tokens, with every text padded to the full length (the paper, section 4.1).
         seconds: Wall-clock time of all attempts; an interrupted one counts up to its last snapshot.
         gpu_seconds: Wall-clock time multiplied by the number of GPUs.
         cpu_seconds: What all threads computed, for work without a GPU.
@@ -45,7 +44,6 @@ class Spent:
 
     steps: float | None = None
     tokens: float | None = None
-    padded_tokens: float | None = None
     flops: float | None = None
     paper_flops: float | None = None
     seconds: float | None = None
@@ -59,7 +57,7 @@ class Spent:
         energy = [run[name] for name in JOULES if run.get(name) is not None]
         on_gpu = run.get("device", "cpu") != "cpu" or any("gpu_seconds" + end in run for end in ("", AT_LEAST))
         whole = not any(name + AT_LEAST in run for name in JOULES) and ("gpu_joules" in run or not on_gpu)
-        amounts = {name: counted.get(name) for name in ("steps", "tokens", "padded_tokens", "flops", "paper_flops")}
+        amounts = {name: counted.get(name) for name in ("steps", "tokens", "flops", "paper_flops")}
         times = {name: run.get(name) for name in ("seconds", "gpu_seconds", "cpu_seconds")}
         return cls(**amounts, **times, joules=sum(energy) if energy and whole else None)
 
@@ -78,20 +76,27 @@ class Spent:
             return None
         return prices.grams_per_kwh * self.joules / KILOWATT_HOUR
 
+    def times(self, factor: float) -> "Spent":
+        """So many times as much."""
+        return Spent(**{name: None if value is None else factor * value for name, value in vars(self).items()})
+
+    def amounts(self, prices: Prices) -> dict[str, float | None]:
+        """All of it by name, with its money at `prices` and its CO2 equivalents in grams."""
+        return {**vars(self), "money": self.money(prices), "grams": self.grams(prices)}
+
 
 def total(costs: Iterable[Spent]) -> Spent:
-    """Sum the costs of several stages or runs. A part is None if one of the costs lacks it.
+    """Sum the costs of several stages, steps or runs. A part is known if each of the costs knows it.
 
-    GPU and CPU seconds are the exception: a stage has only one of the two, so the other one counts as 0 in a stage
-    whose time is known.
+    FLOPs are of those costs that have any. GPU and CPU time are known if each cost has one of the two.
     """
     found = list(costs)
+    timed = all(cost.cpu_seconds is not None or cost.gpu_seconds is not None for cost in found)
 
     def added(name: str) -> float | None:
-        of_processor = name in ("gpu_seconds", "cpu_seconds")
-        known = [cost for cost in found if not of_processor or getattr(cost, name) is not None or cost.seconds is None]
-        values = [getattr(cost, name) for cost in known]
-        return None if not values or None in values else float(sum(values))
+        values = [value for cost in found if (value := getattr(cost, name)) is not None]
+        of_some = name == "flops" or (timed and name in ("cpu_seconds", "gpu_seconds"))
+        return float(sum(values)) if values and (of_some or len(values) == len(found)) else None
 
     return Spent(**{name: added(name) for name in vars(Spent())})
 
@@ -382,9 +387,9 @@ class Group:
 
 
 def spreads(costs: list[Spent], prices: Prices) -> Costs:
-    """The `spread` of each part of some costs, of their money at `prices` and of their CO2 equivalents in grams."""
-    values = [{**vars(cost), "money": cost.money(prices), "grams": cost.grams(prices)} for cost in costs]
-    return {name: spread(one[name] for one in values) for name in (*vars(Spent()), "money", "grams")}
+    """The `spread` of each of the amounts of some costs."""
+    values = [cost.amounts(prices) for cost in costs]
+    return {name: spread(one[name] for one in values) for name in Spent().amounts(prices)}
 
 
 def grouped(metrics: Sequence[Artifact]) -> list[Group]:

@@ -18,11 +18,11 @@ from tlm.data.tasks.examples import changes, in_both, read_splits, texts_of
 from tlm.data.tasks.metrics import Array, Split
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
-from tlm.evaluation.pages.text import signed, visible
-from tlm.evaluation.report.findings import chance_text, interval_text, points, score_text
+from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.findings import interval_text, points, score_text
 from tlm.evaluation.report.lineage import compared, flat, plain
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, members
-from tlm.evaluation.score.intervals import Arm, Difference, Predictions, differences, with_interval
+from tlm.evaluation.score.intervals import Arm, Predictions, differences, with_interval
 
 BEFORE, NOW = "before", "now"
 KINDS = ("right to wrong", "wrong to right", "wrong to another wrong one")  # how an answer changed
@@ -172,16 +172,9 @@ def finding(found: Since) -> str:
         return f"{data} No test text {also}is in both, so the answers cannot be compared."
     verdict = {NOW: "is ahead of", BEFORE: "is behind"}.get(found["difference"]["ahead"], "against")
     models = f"the new model ({named[NOW]}) {verdict} the earlier one ({named[BEFORE]})"
-    much, changed = _by_how_much(found["difference"]), _in_words(found["changed"])
+    much, changed = points(found["difference"]), _in_words(found["changed"])
     also = ", and neither has in train," if fair < both else ","
     return f"{data} On the {fair:,} test texts that both have{also} {models}: {much}. Answers that changed: {changed}."
-
-
-def _by_how_much(one: Difference) -> str:
-    if one["low"] is not None:
-        return points(one, NOW)
-    likely = f"{chance_text(one['chance'])} likely to be ahead on new texts, for these runs"
-    return f"{signed(100 * one['mean'])} points ({likely})"
 
 
 def _in_words(counts: dict[str, int]) -> str:
@@ -231,7 +224,7 @@ def _compared_section(found: Since, metric: str) -> Iterator[Block]:
     of = f"On the {tests['compared']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
     if copied := tests["both"] - tests["compared"]:
         of += f" ({copied:,} more are in train as well, before or now)"
-    note = f"{of}, by the labels of now: {_by_how_much(found['difference'])}. The earlier model was not run again."
+    note = f"{of}, by the labels of now: {points(found['difference'])}. The earlier model was not run again."
     yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)
     yield Heading("Answers that changed", 3)
     yield Text(f"{_in_words(found['changed'])}, in the runs of each side that are the best on dev.", "small")

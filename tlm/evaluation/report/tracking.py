@@ -11,6 +11,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores.store import check_url
 from tlm.errors import InputError, reason
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report.lineage import flat
 from tlm.progress import say
 
 ADDRESS, EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
@@ -88,7 +89,5 @@ def _settings(model: Artifact) -> dict[str, Any]:
     """The settings of the steps that made a model, by step; those of a section as ``train.train.rho1``."""
     found: dict[str, Any] = {}
     for made in (one.manifest for one in model.lineage() if one.manifest.kind in OF_SETTINGS):
-        for name, value in made.settings.items():
-            inner = value if isinstance(value, dict) else {"": value}
-            found = {f"{made.step}.{name}.{part}".rstrip("."): one for part, one in inner.items()} | found
+        found = {f"{made.step}.{name}": value for name, value in flat(made.settings)} | found
     return found

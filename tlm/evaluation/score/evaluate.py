@@ -10,10 +10,10 @@ import numpy as np
 
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, finished, produce
-from tlm.artifacts.spending import JOULES, Amount, Spending, Spent, added, peak_memory
+from tlm.artifacts.spending import JOULES, Spending, peak_memory
 from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, twins_of
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.metrics import Floats, Split, Texts
+from tlm.data.tasks.metrics import Floats, Split
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
@@ -105,14 +105,11 @@ def _write(
 ) -> None:
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
-    timed, splits = Timed(predictor, place), read_splits(task, "dev", "test")
-    timed.one_at_a_time(splits["dev"])
-    predictions = [
-        Prediction.of(split, timed.predict(split.texts, split.pairs, f"evaluating {name}"), predictor.thresholds)
-        for name, split in splits.items()
-    ]
+    splits = read_splits(task, "dev", "test")
+    found, speed = measured(predictor, place, splits)
+    predictions = [Prediction.of(splits[name], values, predictor.thresholds) for name, values in found.items()]
     size = sum(entry.size for entry in trained.entries("model/*"))
-    speed = timed.facts() | {"bytes": size, "flops": flops_of(predictor, trained, splits.values())}
+    speed |= {"bytes": size, "flops": flops_of(predictor, trained, splits.values())}
     details, start = trained.details, stages.get("stage 1")
     identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1], "mlm_loss": None}
     if start is not None:
@@ -178,56 +175,41 @@ MOST_SECONDS = 5.0  # after which no more of them are
 SUMMED = ("seconds", "cpu_seconds", "gpu_seconds", *JOULES, "flops", "bytes")  # over the members of a mixture
 
 
-class Timed:
-    """A model whose predictions are timed.
+def measured(
+    predictor: Predictor, device: str, splits: Mapping[str, Split]
+) -> tuple[dict[str, Floats], dict[str, Any]]:
+    """Predict each split, and measure it.
 
-    Attributes:
-        spent: Texts, seconds and joules of all calls of `predict`.
-        alone: Milliseconds of each text that was predicted alone.
+    Returns:
+        The predictions, by split. For run.json: texts, seconds and joules of all of them, the milliseconds of single
+        texts of dev, and the peak memory of this process.
     """
-
-    def __init__(self, predictor: Predictor, device: str) -> None:
-        """Time this model, which runs on `device`."""
-        self.predictor = predictor
+    alone = one_at_a_time(predictor, splits["dev"])
+    with Spending() as spending:
         # as in training: time of a CPU core, or of the GPU if there is one
-        self._worker = "cpu_seconds" if device == "cpu" else "gpu_seconds"
-        self.spent: Spent = dict.fromkeys(("texts", "seconds", self._worker), Amount(0))
-        self.alone: list[float] = []
+        spending.workers = {"cpu_seconds" if device == "cpu" else "gpu_seconds": 1}
+        found = {name: predictor.predict(one.texts, one.pairs, f"evaluating {name}") for name, one in splits.items()}
+        spent = spending.total()
+    facts: dict[str, Any] = {name: round(value, 6) for name, (value, unmeasured) in spent.items() if not unmeasured}
+    facts |= {"texts": sum(len(one.texts) for one in splits.values()), "peak_memory": peak_memory()}
+    if alone:
+        median, slow = (round(float(value), 4) for value in np.percentile(alone, [50, 99]))
+        facts["alone"] = {"texts": len(alone), "median_ms": median, "p99_ms": slow}
+    return found, facts
 
-    def one_at_a_time(self, split: Split) -> None:
-        """Predict texts of a split one at a time. The first call is not timed, because libraries set up in it."""
-        calls = [([text], None if split.pairs is None else [split.pairs[row]]) for row, text in enumerate(split.texts)]
-        end = time.perf_counter() + MOST_SECONDS
-        with hidden():
-            for texts, pairs in [*calls[:1], *calls[:MOST_ALONE]]:
-                started = time.perf_counter()
-                if started > end:
-                    break
-                self.predictor.predict(texts, pairs)
-                self.alone.append(1000 * (time.perf_counter() - started))
-        del self.alone[:1]
 
-    def predict(self, texts: Texts, pairs: Texts | None = None, label: str = "predicting") -> Floats:
-        """Probabilities or numbers, as the model gives them."""
-        with Spending() as energy:
-            started, cpu = time.perf_counter(), time.process_time()
-            found = self.predictor.predict(texts, pairs, label)
-            seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-        work = seconds if self._worker == "gpu_seconds" else cpu
-        took = {"texts": Amount(len(texts)), "seconds": Amount(seconds), self._worker: Amount(work)}
-        self.spent = added(self.spent, took, energy.joules())
-        return found
-
-    def facts(self) -> dict[str, Any]:
-        """What was measured in all calls, and the peak memory of this process up to now."""
-        found: dict[str, Any] = {
-            name: round(value, 6) for name, (value, unmeasured) in self.spent.items() if not unmeasured
-        }
-        found["peak_memory"] = peak_memory()
-        if self.alone:
-            median, slow = (round(float(value), 4) for value in np.percentile(self.alone, [50, 99]))
-            found["alone"] = {"texts": len(self.alone), "median_ms": median, "p99_ms": slow}
-        return found
+def one_at_a_time(predictor: Predictor, split: Split) -> list[float]:
+    """The milliseconds of each text alone. The first call is not timed, because libraries set up in it."""
+    calls = [([text], None if split.pairs is None else [split.pairs[row]]) for row, text in enumerate(split.texts)]
+    end, took = time.perf_counter() + MOST_SECONDS, list[float]()
+    with hidden():
+        for texts, pairs in [*calls[:1], *calls[:MOST_ALONE]]:
+            started = time.perf_counter()
+            if started > end:
+                break
+            predictor.predict(texts, pairs)
+            took.append(1000 * (time.perf_counter() - started))
+    return took[1:]
 
 
 def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> int | None:
@@ -251,9 +233,9 @@ def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> 
     return counted
 
 
-def rate(speed: Mapping[str, Any], worker: str = "cpu_seconds", other: str = "gpu_seconds") -> float | None:
-    """Texts a second of one kind of processor; None if it was not measured, or if models need both kinds."""
-    return speed["texts"] / speed[worker] if speed.get(worker) and other not in speed else None
+def rate(speed: Mapping[str, Any]) -> float | None:
+    """Texts a CPU second; None if it was not measured, or if models need a GPU, too."""
+    return speed["texts"] / speed["cpu_seconds"] if speed.get("cpu_seconds") and "gpu_seconds" not in speed else None
 
 
 def together(speeds: Sequence[Mapping[str, Any]], shares: Sequence[float] = ()) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def for_users(error: BaseException) -> TlmError:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
         return InputError(NO_TORCH)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):  # of a library, such as torch's
         return Interrupted("not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat")
     if "launch worker thread" in str(error) or "start new thread" in str(error):  # pyarrow's, Python's
         limits = "(`ulimit -v`, `ulimit -u`, a pod's limit)"

@@ -4,6 +4,7 @@ import copy
 import io
 import os
 import re
+import signal
 import sys
 import time
 import uuid
@@ -27,8 +28,9 @@ from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm import errors
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
-from tlm.errors import NO_TORCH, InputError, Interrupted, printable
+from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted
 from tlm.evaluation.predict.models import trained
+from tlm.progress import say
 from tlm.runs.pods import S3_KEYS, USER
 from tlm.training.distributed.launch import LOCKS, VISIBLE
 
@@ -50,12 +52,13 @@ class Transcript(io.TextIOBase):
     Attributes:
         fault: Class and sentence of the first of our own errors; None if there is none.
         went_on: Whether steps began after it, so that it is no longer the last thing shown.
+        stopped: Whether a signal ends the pipeline; then no step begins, as a loop of kfp.local would have it.
     """
 
     def __init__(self, log: TextIO) -> None:
         self.log = log
         self.fault: tuple[str, str] | None = None
-        self.went_on = False
+        self.went_on = self.stopped = False
         self._rest = ""
         self._traceback: list[str] = []
 
@@ -74,25 +77,48 @@ class Transcript(io.TextIOBase):
         if error:
             self.fault = self.fault or (error["kind"], error["sentence"])
             self._traceback = []
-            _say(f"    {error['sentence']}")
+            say(f"    {error['sentence']}")
         elif line.startswith("Traceback") or (self._traceback and not task):
             self._traceback.append(line)
         elif task:
-            for held in self._traceback:
-                _say(f"    {held}")
+            for held in self._traceback if not self.stopped else ():
+                say(f"    {held}")
             self._traceback = []
+            if self.stopped and not task["status"]:
+                raise KeyboardInterrupt
             self.went_on |= self.fault is not None and not task["status"]
             said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
             if said:
-                _say(said)
+                say(said)
         elif not _EXECUTOR.match(line) and not _NOISE.match(line):
-            _say(f"    {line}")
+            say(f"    {line}")
 
 
-def _say(line: str) -> None:
-    # One write, so that lines of parallel steps do not mix; kfp replaces `print`.
-    sys.stderr.write(f"{printable(line)}\n")
-    sys.stderr.flush()
+@contextmanager
+def stoppable(transcript: Transcript) -> Iterator[None]:
+    """Have signals interrupt a pipeline as Ctrl-C does. What is not ignored, the running steps get, too, and end.
+
+    A terminal sends them to all. SIGTERM is passed on, if the processes of our group are known to be ours.
+    """
+    leads = os.getpgrp() == os.getpid()
+    wanted = [number for number in STOPS if leads or number != signal.SIGTERM]
+    before = {number: found for number in wanted if (found := signal.getsignal(number)) is not signal.SIG_IGN}
+
+    def stop(number: int, frame: Any) -> None:
+        transcript.stopped = True
+        if number != signal.SIGINT:
+            signal.signal(number, signal.SIG_IGN)
+        if number == signal.SIGTERM:
+            os.killpg(0, number)
+        raise KeyboardInterrupt(number)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 PASSED_ON = ("TLM_THREADS", VISIBLE, *ADDRESSES, *S3_KEYS)
@@ -238,7 +264,7 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", encoding="utf-8", buffering=1) as log:
         transcript = Transcript(log)
-        with redirect_stdout(transcript), suppress(RuntimeError):
+        with redirect_stdout(transcript), suppress(RuntimeError), stoppable(transcript):
             report = str(pipeline(**values).output)
     kind, sentence = transcript.fault or ("", "")
     if kind or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success

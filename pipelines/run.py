@@ -1,5 +1,6 @@
 """Run a pipeline here, or on Kubeflow Pipelines: `python -m pipelines.run COMMAND --help` has the details."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from docstring_parser import parse
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
 from tlm.cli.command import PLAIN, command
 from tlm.cli.main import fail, for_users, spell_out
-from tlm.errors import Cancelled, InputError
+from tlm.errors import STOPS, InputError
 from tlm.progress import say
 
 app = typer.Typer(help=__doc__, **PLAIN)
@@ -48,8 +49,9 @@ def local(
     given = read_parameters(**vars(parameters), known=of_this_code(pipeline))
     try:
         run_pipeline(given, built, network, pipeline, Parallelism(data_pods=data_pods))
-    except KeyboardInterrupt:
-        raise Cancelled("stopped by Ctrl-C; repeat the command to go on: finished steps are found") from None
+    except KeyboardInterrupt as stop:
+        error = STOPS[stop.args[0] if stop.args else signal.SIGINT]
+        raise error(f"stopped by {error.by}; repeat the command to go on: finished steps are found") from None
 
 
 @add

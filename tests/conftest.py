@@ -1,14 +1,17 @@
 """Fixtures for all tests: real servers, each started once a session and only if a test asks for it."""
 
+import fcntl
 import functools
 import inspect
 import os
 import signal
+import subprocess
+import termios
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
@@ -101,6 +104,23 @@ def started(server: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
 def heed_interrupts() -> None:
     """For a child process: SIGINT as at a terminal, also where the tests run in the background and it is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def with_terminal(command: Sequence[str], ignore: bool = False, **how: Any) -> tuple["subprocess.Popen[bytes]", int]:
+    """A process at a terminal of its own, and the other end of it: when that is closed, the terminal is gone.
+
+    With `ignore`, it ignores SIGHUP from the beginning on, as `nohup` has it.
+    """
+    end, own = os.openpty()
+
+    def settle() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignore else signal.SIG_DFL)
+
+    pipes = {"stdin": own, "stdout": own, "stderr": own, "start_new_session": True, "preexec_fn": settle}
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[1], **pipes, **how)
+    os.close(own)
+    return process, end
 
 
 def missing(why: str) -> NoReturn:

@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import signal
 from collections.abc import Iterable
 
 NO_TORCH = (
@@ -69,6 +70,16 @@ class Cancelled(Terminated):
 
     exit_code = 130
     by = "Ctrl-C"
+
+
+class HungUp(Terminated):
+    """SIGHUP arrived, as where an SSH session is lost: a snapshot was written, and repeating resumes the work."""
+
+    exit_code = 129
+    by = "SIGHUP"
+
+
+STOPS: dict[int, type[Terminated]] = {signal.SIGTERM: Terminated, signal.SIGINT: Cancelled, signal.SIGHUP: HungUp}
 
 
 def printable(text: str) -> str:

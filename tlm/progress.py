@@ -3,6 +3,7 @@
 Progress is a bar on a terminal, a log line every few seconds elsewhere (a pod, CI).
 """
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -30,8 +31,19 @@ class Answer(str):
 
 
 def say(message: str) -> None:
-    """Print a message to stderr (stdout has only the result of a step)."""
-    print("\n".join(map(printable, message.split("\n"))), file=sys.stderr, flush=True)
+    """Print a message to stderr (stdout has only the result of a step), in one write, as steps may be parallel."""
+    with unheard():
+        sys.stderr.write("\n".join([*map(printable, message.split("\n")), ""]))
+        sys.stderr.flush()
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Let the work go on where stderr cannot be written, as its terminal or the program that read it is gone."""
+    try:
+        yield
+    except OSError:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def track(items: Iterable[T], label: str, total: float | None = None, unit: str = "") -> Iterator[T]:
@@ -84,7 +96,8 @@ class Meter:
     def close(self) -> None:
         """Remove the bar."""
         if self._bar is not None:
-            self._bar[0].stop()
+            with unheard():
+                self._bar[0].stop()
 
 
 def _bar(label: str, total: float | None):  # type: ignore[no-untyped-def]  # rich is imported only for a terminal

@@ -30,7 +30,7 @@ def train_multitask(
     """Train one encoder from scratch for several tasks together, with a classification head for each (stage 1).
 
     Internal batches take the tasks in turn. `finetune` then takes the checkpoint for any of the tasks, or for another
-    one. Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
+    one. Saves its state while it works, also on SIGTERM, SIGHUP and Ctrl-C. Repeat the command to continue from there.
 
     Args:
         tasks: URIs of the tasks.

@@ -1,10 +1,13 @@
 """The real program in its own process: exit codes, stdout and stderr as a shell sees them, and no traceback."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import heed_interrupts
 from tests.pipelines_cli.standin import StandIn
@@ -73,3 +76,24 @@ def test_ctrl_c_in_a_local_run_is_a_sentence(tmp_path: Path) -> None:
     assert running.returncode == 130
     assert "pipelines.run: stopped by Ctrl-C; repeat the command to go on: finished steps are found" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("number", "to_all", "code"), [(signal.SIGINT, True, 130), (signal.SIGHUP, True, 129), (signal.SIGTERM, False, 143)]
+)
+def test_a_stopped_loop_begins_no_further_step(tmp_path: Path, number: int, to_all: bool, code: int) -> None:
+    """Ctrl-C and SIGHUP reach the steps from the terminal, SIGTERM through the pipeline."""
+    (begun := tmp_path / "begun").mkdir()
+    command = [sys.executable, "-m", "tests.pipelines_cli.naps", str(tmp_path), str(begun)]
+    how = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True, "preexec_fn": heed_interrupts}
+    running = subprocess.Popen(command, cwd=ROOT, **how)
+    while len(list(begun.iterdir())) < 2:
+        assert running.poll() is None
+        time.sleep(0.1)
+    (os.killpg if to_all else os.kill)(running.pid, number)
+    _, err = running.communicate(timeout=40)
+    assert running.returncode == code, err
+    assert len(list(begun.iterdir())) == 2
+    assert "Traceback" not in err
+    left = subprocess.run(["ps", "-o", "stat=", "--sid", str(running.pid)], capture_output=True, text=True).stdout
+    assert {state[0] for state in left.split()} <= {"Z"}

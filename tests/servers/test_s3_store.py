@@ -1,14 +1,16 @@
 """What is special about a store on S3: its client, its downloads, and what it says when something is wrong."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 import boto3
 import pytest
+from botocore.retries import standard
 
 from tests.making import everything, expected, flip, make
 from tests.servers import servers
-from tests.servers.faulty import Answer, Request, faulty
+from tests.servers.faulty import LATE_SECONDS, SLOW, Answer, Request, faulty
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import open_store, s3
 from tlm.artifacts.stores.s3 import S3Store
@@ -187,6 +189,21 @@ def test_a_server_that_goes_away_is_an_interruption(s3_root, monkeypatch):
         assert store.read("x") is None
     with pytest.raises(Interrupted, match=r"failed while creating x: .*repeat to go on"):
         store.create("x", b"1")
+
+
+def test_a_server_that_falls_silent_is_not_waited_for_again_and_again(s3_root, s3_server, monkeypatch):
+    """boto3 itself waits a minute for each of its nine tries."""
+    monkeypatch.setattr(standard.ExponentialBackoff, "delay_amount", lambda *_: 0)
+    monkeypatch.setattr(s3, "Config", partial(s3.Config, read_timeout=LATE_SECONDS / 20))
+    monkeypatch.setattr(s3, "PAUSES", (0,) * len(s3.PAUSES))
+    asked: list[Request] = []
+    with faulty(s3_server.url, lambda request: asked.append(request) or (SLOW if len(asked) > 1 else None)) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        store = S3Store(s3_root)
+        assert store.read("x") is None
+        with pytest.raises(Interrupted, match=r"failed while reading x: Read timeout .*; repeat to go on"):
+            store.read("x")
+    assert len(asked) == 10
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import heed_interrupts
+from tests.conftest import heed_interrupts, with_terminal
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
 from tlm.errors import InputError, Interrupted, Terminated, TlmError
@@ -83,6 +83,24 @@ def test_a_signal_reaches_all_and_ends_with_its_code_and_a_saved_step(command, c
     assert "Traceback" not in said
     step = int(sentence.split("after step ")[1].split(", which")[0].replace(",", ""))
     assert list(root.glob(f"progress/*/step-{step:09d}/manifest.json"))
+    until(lambda: not alive(str(root)), 20)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_lost_terminal_costs_no_step(command, count):
+    root, before = Path(command[-1]), set(Path(command[-1]).glob("progress/*"))
+    options = ["--set", f"train.steps={200_000 + count}", "--save-steps", "50"]
+    run, terminal = with_terminal([*command, *options], env=environment(count))
+
+    def saved() -> list[float]:
+        found = (path for path in root.glob("progress/*/*/manifest.json") if path.parents[1] not in before)
+        return [path.stat().st_mtime for path in found]
+
+    until(saved)
+    lost = time.time()
+    os.close(terminal)
+    assert run.wait(60) == 129
+    assert max(saved()) > lost
     until(lambda: not alive(str(root)), 20)
 
 

@@ -85,6 +85,12 @@ tlm.cli.main.main(run)
     assert (done.stderr.splitlines()[-1:], done.returncode) == ([f"tlm: {NO_MEMORY}"], 3)
 
 
+def test_a_library_that_finds_no_memory_is_one_sentence() -> None:
+    """As torch with `ulimit -v` of 3 GB."""
+    error = ImportError("libtorch_cuda.so: failed to map segment from shared object")
+    assert (str(for_users(error)), for_users(error).exit_code) == (NO_MEMORY, 3)
+
+
 def function(target: str) -> Callable[..., Any]:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]

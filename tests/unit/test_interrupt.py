@@ -1,14 +1,17 @@
 """Ctrl-C in any command, whatever it is importing or doing: one sentence and exit code 130."""
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import heed_interrupts
+from tests.conftest import heed_interrupts, with_terminal
 from tests.toys_training import passages, task, tokenizer
 from tlm.cli.main import COMMANDS
+from tlm.evaluation.score.baseline import baseline
 
 HOME = Path(__file__).parents[2]
 SENTENCE = "tlm: stopped by Ctrl-C; repeat the command to go on\n"
@@ -81,3 +84,24 @@ main(run)
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 143
     assert ended.stderr == "tlm: stopped by SIGTERM; repeat the command to go on\n"
+
+
+@pytest.mark.parametrize("ignore", [False, True])
+def test_a_lost_terminal_ends_a_command_cleanly_unless_that_is_ignored(tmp_path, ignore):
+    """As where an SSH session is lost; nohup has SIGHUP ignored, and then nothing can be written to the terminal."""
+    os.mkfifo(source := tmp_path / "texts.jsonl")
+    command = [sys.executable, "-m", "tlm.cli", "predict", baseline(task(tmp_path)), "--source", str(source)]
+    (out := tmp_path / "out").mkdir()
+    process, terminal = with_terminal([*command, "--to", str(out / "labels.jsonl")], ignore)
+    with source.open("w") as texts:
+        texts.write('{"text": "gene and cell"}\n')
+        texts.flush()
+        while not (begun := list(out.iterdir())):
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(1)  # until it waits for the next text, with a bar on the terminal
+        assert begun[0].name.endswith(".part")
+        os.close(terminal)
+        assert ignore or process.wait(60) == 129
+    assert process.wait(60) == (0 if ignore else 129)
+    assert [path.name for path in out.iterdir()] == ["labels.jsonl"] * ignore

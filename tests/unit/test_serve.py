@@ -71,9 +71,9 @@ class Running:
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
 
-    def end(self) -> int:
+    def end(self, by: int = signal.SIGTERM) -> int:
         """Tell it to end; its exit code."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(by)
         return self.process.wait(60)
 
 
@@ -460,13 +460,14 @@ def test_many_large_requests_take_little_memory_and_health_is_answered(models, s
         assert peak < 1 << 20  # KiB: 1 GiB, which is half of what a pod has
 
 
-def test_sigterm_lets_it_finish_what_it_has_begun(models, start) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_lets_it_finish_what_it_has_begun(models, start, number) -> None:
     server = start(models["encoder"], "--device", "cpu")
     answers: list[tuple[int, Any]] = []
     body = {"instances": ["tide " * 50] * 1000}
     (asking,) = at_once(1, lambda _: answers.append(server.ask("/v1/models/model:predict", body)))
     until(server, "tlm_waiting_texts 1000.0")
-    assert server.end() == 0
+    assert server.end(number) == 0
     asking.join()
     assert answers[0][0] == 200
     assert len(answers[0][1]["predictions"]) == 1000

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tlm import __version__
-from tlm.errors import NO_TORCH, Cancelled, InputError, Interrupted, Terminated, TlmError, printable
+from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError, printable
+from tlm.progress import say
 
 if TYPE_CHECKING:
     import typer  # imported by the functions below: what is imported here runs before Ctrl-C is handled
@@ -88,16 +89,17 @@ def tlm() -> None:
 def main(run: Callable[[], object] = tlm) -> None:
     """Run the command line, or another program. Errors end it with one sentence on stderr and an exit code.
 
-    The codes: 2 wrong input, 3 interrupted (repeat to resume), 130 Ctrl-C, 143 SIGTERM.
+    The codes: 2 wrong input, 3 interrupted (repeat to resume), 129 SIGHUP, 130 Ctrl-C, 143 SIGTERM.
     """
     arrived: list[type[Terminated]] = []
     spell_out()
 
     def stop(number: int, frame: Any) -> None:
-        arrived.append(Cancelled if number == signal.SIGINT else Terminated)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a lost terminal, shell and kernel send one each
+        arrived.append(STOPS[number])
         raise _Stopped
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPS:
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
     try:
@@ -121,7 +123,7 @@ def for_users(error: BaseException) -> TlmError:
         return error
     if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
         return InputError(NO_TORCH)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "failed to map segment" in str(error):  # of a library, such as torch's
         return Interrupted("not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat")
     if "launch worker thread" in str(error) or "start new thread" in str(error):  # pyarrow's, Python's
         limits = "(`ulimit -v`, `ulimit -u`, a pod's limit)"
@@ -140,7 +142,7 @@ class _Stopped(BaseException):
 
 def fail(error: TlmError, program: str = "tlm") -> NoReturn:
     """End the program with the sentence of an error and its exit code."""
-    print(f"{program}: {printable(str(error))}", file=sys.stderr)
+    say(f"{program}: {printable(str(error))}")
     sys.exit(error.exit_code)
 
 

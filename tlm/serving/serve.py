@@ -51,7 +51,7 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: the Open Inference Protocol (V2) and KServe's V1, health, and metrics for Prometheus.
 
-    It answers POST /v1/models/NAME:predict and /v2/models/NAME/infer. SIGTERM lets it finish what it has begun.
+    It answers POST /v1/models/NAME:predict and /v2/models/NAME/infer. SIGTERM or SIGHUP lets it finish what it began.
 
     Args:
         model: URI of a model, metrics or report, or a model folder; fastest from `tlm export-onnx`, or without
@@ -87,6 +87,8 @@ def serve(
     served = Served(predictor, name, version, at_least, limits, of_pairs(folder, artifact))
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     app, drain = Server(served).app(), DRAIN_SECONDS
     config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain, http=_protocol())
     with suppress(OSError, ValueError):  # as many connections as the system allows

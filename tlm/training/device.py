@@ -93,8 +93,8 @@ def memory_advice(settings: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if known or any(words in str(error) for words in ("allocate memory", "not enough memory")):
+        words = ("allocate memory", "not enough memory", "could not create a primitive")  # the last of oneDNN
+        if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(one in str(error) for one in words):
             raise InputError(f"the device's memory is too small for a step; {settings}") from None
         raise
 

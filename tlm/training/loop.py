@@ -13,13 +13,13 @@ import torch
 from torch import nn
 
 from tlm.artifacts.spending import JOULES, Amount, Spending
-from tlm.errors import Terminated
+from tlm.errors import STOPS, Terminated
 from tlm.progress import Meter
 from tlm.settings.sections import Finetune, Train
 from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import autocast, memory_advice, to_device
 from tlm.training.distributed.group import Agreement, ProcessGroup
-from tlm.training.distributed.process import STOPS, stopping
+from tlm.training.distributed.process import stopping
 from tlm.training.input.batches import DROPOUT, Batch, number, share, split
 from tlm.training.model.encoder import Inputs, tuning
 from tlm.training.model.losses import Losses
@@ -93,7 +93,7 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
 
     Raises:
         InputError: training diverged, or a step does not fit into the device's memory.
-        Terminated: SIGTERM or Ctrl-C arrived; the state was saved.
+        Terminated: SIGTERM, SIGHUP or Ctrl-C arrived; the state was saved.
     """
     group, spending = ProcessGroup.current(), snapshots.spending
     spending.workers = {"cpu_seconds" if device.type == "cpu" else "gpu_seconds": group.size}

@@ -49,7 +49,7 @@ def train(
 ) -> str:
     """Train a model on the retrieved passages and the task together, from scratch or from a checkpoint (stage 1).
 
-    Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
+    Saves its state while it works, also on SIGTERM, SIGHUP and Ctrl-C. Repeat the command to continue from there.
 
     Args:
         task: URI of the task.
@@ -182,7 +182,7 @@ def finetune(
 ) -> str:
     """Fine-tune a stage-1 checkpoint on the task alone and keep the weights that are best on dev (stage 2).
 
-    Saves its state while it works, also on SIGTERM and Ctrl-C. Repeat the command to continue from there.
+    Saves its state while it works, also on SIGTERM, SIGHUP and Ctrl-C. Repeat the command to continue from there.
 
     Args:
         checkpoint: URI of the checkpoint.

@@ -206,7 +206,8 @@ class S3Store:
             passing = _code(error) in ("NoSuchUpload", "404") or _status(error) >= 500 or _status(error) in PASSING
             return _code(error) in CONFLICT or (self.answered and passing)
         lost = (exceptions.HTTPClientError, exceptions.ConnectionError, boto3.exceptions.RetriesExceededError)
-        return self.answered and isinstance(error, lost)
+        silent = (exceptions.ConnectTimeoutError, exceptions.ReadTimeoutError)  # boto3 has waited for minutes
+        return self.answered and isinstance(error, lost) and not isinstance(error, silent)
 
     def _explained(self, error: Exception, doing: str) -> TlmError:
         """Turn an error of boto3 into one of ours, in one sentence."""

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-from tlm.errors import Cancelled, InputError, Interrupted, Terminated, TlmError
+from tlm.errors import STOPS, InputError, Interrupted, Terminated, TlmError
 from tlm.settings.options import Compute
 
 ENDINGS = "TLM_ENDINGS"  # names the folder of these files
@@ -70,11 +70,9 @@ class Ending:
         """The error to raise in the launcher."""
         if self.errno:
             return OSError(self.errno, self.text, self.path or None)
-        kinds = {kind.exit_code: kind for kind in (TlmError, InputError, Interrupted, Terminated, Cancelled)}
+        known: list[type[TlmError]] = [TlmError, InputError, Interrupted, *STOPS.values()]
+        kinds = {kind.exit_code: kind for kind in known}
         return kinds[self.code](self.text)
-
-
-STOPS: dict[int, type[Terminated]] = {signal.SIGTERM: Terminated, signal.SIGINT: Cancelled}
 
 
 class Stop(threading.Event):
@@ -93,9 +91,10 @@ class Stop(threading.Event):
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """An event that SIGTERM or SIGINT sets, so that the step in progress can end and be saved.
+    """An event that SIGTERM, SIGINT or SIGHUP sets, so that the step in progress can end and be saved.
 
-    A second SIGINT has its usual effect. Where SIGINT is ignored, as in a background job of a shell, it stays ignored.
+    A second SIGINT has its usual effect. Where SIGINT or SIGHUP is ignored, as in a background job of a shell or by
+    nohup, it stays ignored.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():  # signals reach the main thread only

@@ -314,7 +314,7 @@ def test_what_cannot_be_reported_is_said_in_a_sentence(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     other = make_task(
         tmp_path,
-        [(f"t {i}", None, "ab"[i % 2], split) for i, split in enumerate(["train", "train", "test"])],
+        [(f"t {i}", None, "ab"[i % 2], split) for i, split in enumerate(["train", "train", "dev", "test"])],
         "accuracy",
         ["a", "b"],
     )

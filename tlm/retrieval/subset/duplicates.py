@@ -7,6 +7,7 @@ common. It is fast because a shingle that only one passage has cannot match, and
 that they cannot be similar to any other.
 """
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -54,26 +55,26 @@ def find_near_duplicates(passages: TokenLists, jaccard: float) -> tuple[Ints, np
 
 
 class _Kept:
-    """The passages kept so far, indexed by the rarest shingles of each."""
+    """The passages kept so far, indexed by the rarest shingles of each; in arrays, which take little memory."""
 
     def __init__(self, threshold: Fraction) -> None:
         self.numerator, self.denominator = threshold.numerator, threshold.denominator
-        self.sets: list[tuple[int, frozenset[int], int]] = []  # row, shared shingles, size with the others
-        # shingle -> (size of a set, position of the shingle in it) -> the kept passages with such a set
-        self.index: defaultdict[int, defaultdict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+        self.sets: list[tuple[int, array[int], int]] = []  # row, shared shingles, size with the others
+        # by shingle, of each kept passage with it: position of the shingle in its set, size of the set, passage
+        self.index: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
 
     def add(self, row: int, shared: list[int], single: int) -> None:
         which, size = len(self.sets), len(shared) + single
-        self.sets.append((row, frozenset(shared), size))
+        self.sets.append((row, array("q", shared), size))
         for place, shingle in self._prefix(shared, single):
-            self.index[shingle][size, place].append(which)
+            self.index[shingle].extend((place, size, which))
 
     def first_similar(self, shared: list[int], single: int) -> tuple[int, float] | None:
         """The first kept passage that is similar enough, and its similarity."""
         size, members = len(shared) + single, frozenset(shared)
         for which in sorted(self._possible(shared, single)):
             row, others, its_size = self.sets[which]
-            common = len(members & others)
+            common = len(members.intersection(others))
             union = size + its_size - common
             if common * self.denominator >= union * self.numerator:
                 return row, common / union
@@ -84,9 +85,10 @@ class _Kept:
         size, found = len(shared) + single, set[int]()
         numerator, total = self.numerator, self.numerator + self.denominator
         for place, shingle in self._prefix(shared, single):
-            for (its_size, its_place), which in self.index.get(shingle, {}).items():
+            entries = iter(self.index.get(shingle, ()))
+            for its_place, its_size, which in zip(entries, entries, entries, strict=True):
                 if min(size - place, its_size - its_place) * total >= (size + its_size) * numerator:
-                    found.update(which)
+                    found.add(which)
         return found
 
     def _prefix(self, shared: list[int], single: int) -> list[tuple[int, int]]:

@@ -102,6 +102,15 @@ def test_a_column_that_is_not_there_is_named(model: str, tmp_path: Path) -> None
     assert "text_field and label_field are both 'body'" in refused(Fields, text_field=SEVERAL, label_field="body")
 
 
+def test_a_name_with_a_space_is_that_of_a_column_and_commas_alone_are_none(tmp_path: Path) -> None:
+    source = write(
+        tmp_path / "tickets.csv", [{"text ": f"word {row['body']}", "label": row["label"]} for row in TICKETS]
+    )
+    assert load_task(str(source), fields=Fields(text_field="text "), root=str(tmp_path))
+    for options in (Fields, Layout):
+        assert "text_field is empty" in refused(options, text_field=" , ")
+
+
 def test_rows_to_label_keep_their_fields(tmp_path: Path) -> None:
     pool = write(tmp_path / "pool.csv", TICKETS)
     label_next(str(pool), to=str(tmp_path / "next.csv"), count=5, fields=FIELDS)

@@ -48,7 +48,8 @@ Share = Annotated[float, Range("a share above 0 and up to 1", above=0, most=1), 
 
 def names_in(field: str) -> list[str]:
     """The names in a setting that may name several fields, such as 'title,body': their texts are read as one."""
-    return [name for name in map(str.strip, field.split(",")) if name]
+    parts = map(str.strip, field.split(",")) if "," in field else [field]  # a single name may end with a space
+    return [name for name in parts if name]
 
 
 def value_in(values: Mapping[str, Any], field: str) -> Any:
@@ -99,7 +100,7 @@ class Layout(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.text_field:
+        if not names_in(self.text_field):
             raise InputError("text_field is empty; give the name of the field with the text")
         Range(f"0 to {self.words - 1}, less than words", 0, self.words - 1).check("overlap", self.overlap)
 
@@ -135,7 +136,7 @@ class Fields(Options):
 
     def __post_init__(self) -> None:
         for name in ("text_field", "label_field"):
-            if not getattr(self, name):
+            if not names_in(getattr(self, name)):
                 raise InputError(f"{name} is empty; give the name of the field")
         if self.label_field in self.of_texts:
             same = "text_field" if self.label_field in names_in(self.text_field) else "pair_field"

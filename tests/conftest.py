@@ -21,6 +21,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the other processors are other tests'; read when torch is imported
 
 os.environ.pop("TLM_ROOT", None)  # of whoever runs the tests
+signal.signal(signal.SIGHUP, lambda *_: None)  # programs inherit a signal that is ignored, as by nohup, but no handler
 
 # kfp asks who called it at each setting of a step, which takes seconds a pipeline where thousands of modules are loaded
 # and the lines of source around each caller are looked up.

@@ -118,7 +118,7 @@ class Bench:
 
         settings, work = self.preset.finetune if self.kind == STAGE2 else self.preset.train, self.work()
         change(work)
-        model = work.model if self.kind == STAGE2 else work.tasks[0].encoder
+        model = work.model if self.kind == STAGE2 else work.encoder
         state = State.fresh(model, settings, 100_000)
 
         def run(more: int) -> None:

@@ -47,7 +47,7 @@ def losses(bench: Bench, snapshots: Unsaved | None = None) -> Losses:
     from tlm.training.loop import Plan, fit
 
     work, settings = bench.work(), bench.preset.train
-    state = State.fresh(work.tasks[0].encoder, settings, STEPS)
+    state = State.fresh(work.encoder, settings, STEPS)
     plan = Plan(settings, STEPS, STEPS // 2, bench.preset.model.dropout, 0)
     fit(state, work, plan, snapshots or Unsaved(), bench.device)  # type: ignore[arg-type]
     return state.curve.losses[:, 0].cpu().numpy().astype(np.float64)

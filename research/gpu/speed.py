@@ -66,7 +66,7 @@ def _cast_once(work: Any) -> None:
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         return whole(hidden.to(dtype), *more)
 
-    for layer in work.tasks[0].encoder.body.layers():
+    for layer in work.encoder.body.layers():
         layer.attend = partial(attend, layer.attend)
 
 
@@ -74,5 +74,5 @@ def _compiled(work: Any) -> None:
     """Fuse casts, dropout, residual and norm of each layer."""
     import torch
 
-    for layer in work.tasks[0].encoder.body.layers():
+    for layer in work.encoder.body.layers():
         layer.finish = torch.compile(layer.finish, dynamic=True)

@@ -55,7 +55,7 @@ def test_texts_are_padded_to_what_the_model_takes(works):
     plain, changed = works
     without.full_length(changed)
     ours, other = plain.batch(0), changed.batch(0)
-    texts = plain.tasks[0].examples.texts if plain.mixture.is_internal(0) else plain.external.sources[0].texts
+    texts = plain.examples.texts if plain.mixture.is_internal(0) else plain.external.sources[0].texts
     assert ours.ids.shape[1] < other.ids.shape[1] == texts.max_length
     assert other.corrupted.ravel()[other.positions].tolist() == ours.corrupted.ravel()[ours.positions].tolist()
 
@@ -64,7 +64,7 @@ def test_every_token_is_predicted(works):
     plain, changed = works
     without.every_logit(changed)
     inputs = to_device(changed.batch(0), CPU)
-    logits, _ = changed.tasks[0].encoder(inputs, inputs.corrupted, tokens=True, classes=False)
+    logits, _ = changed.encoder(inputs, inputs.corrupted, tokens=True, classes=False)
     assert len(logits) == plain.batch(0).ids.size
 
 
@@ -73,7 +73,7 @@ def test_batches_of_any_lengths_have_each_text_once(works):
     without.unsorted(changed)
 
     def stream_of(work: Any) -> Any:
-        return work.tasks[0].stream if work.mixture.is_internal(0) else work.external.sources[0]
+        return work.stream if work.mixture.is_internal(0) else work.external.sources[0]
 
     texts = stream_of(plain).texts
     rows, lengths = [], []

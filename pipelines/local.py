@@ -96,9 +96,9 @@ class Transcript(io.TextIOBase):
 
 @contextmanager
 def stoppable(transcript: Transcript) -> Iterator[None]:
-    """Have signals interrupt a pipeline as Ctrl-C does. What is not ignored, the running steps get, too, and end.
+    """Let each signal to stop that is not ignored interrupt a pipeline as Ctrl-C does. The running steps end, too.
 
-    A terminal sends them to all. SIGTERM is passed on, if the processes of our group are known to be ours.
+    A terminal sends its signals to all of them. SIGTERM is passed on if all processes of our group are surely ours.
     """
     leads = os.getpgrp() == os.getpid()
     wanted = [number for number in STOPS if leads or number != signal.SIGTERM]

@@ -21,7 +21,7 @@ from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import check, read_all
 from tlm.data.reading.records import Record, Rejects, name_of, text_of
 from tlm.data.tasks.examples import classes_of, examples, one_label_each, read_splits, twins_of
-from tlm.data.tasks.labelled import twin_key
+from tlm.data.tasks.labelled import text_and_pair, twin_key
 from tlm.data.tasks.metrics import Floats
 from tlm.data.tasks.splits import SPLITS
 from tlm.data.text import normalise
@@ -146,8 +146,8 @@ def label_next(
     task = artifact.nearest("task") if artifact else None
     known = twins_of(read_splits(task, *SPLITS).values()) if task else set()
     rows = _rows(pool, fields, max_rejected, known)
-    texts = [text_of(row, fields.text_field) for row in rows]
-    pairs = [text_of(row, fields.pair_field) for row in rows] if fields.pair_field else None
+    texts, second = zip(*(text_and_pair(row, fields) for row in rows), strict=True)
+    pairs = second if fields.pair_field else None
     chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
     found = chosen(features_of(texts, pairs), min(count, len(rows)), chances)
     kept = [rows[row] for row in found]
@@ -220,8 +220,7 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list
         rejects.check()
     first = dict[str, dict[str, Any]]()
     for row in found:
-        pair = text_of(row, fields.pair_field) if fields.pair_field else None
-        first.setdefault(twin_key(text_of(row, fields.text_field), pair), row)
+        first.setdefault(twin_key(*text_and_pair(row, fields)), row)
     rows = [row for key, row in first.items() if key not in known]
     if not rows:
         raise InputError(f"the model's task has labels of all texts of {pool}; give more texts")
@@ -234,8 +233,7 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list
 
 
 def _row(fields: Fields, file: RawFile, row: Record) -> dict[str, Any]:
-    for field in filter(None, (fields.text_field, fields.pair_field)):
-        text_of(row.values, field)  # raises BadRow
+    text_and_pair(row.values, fields)  # raises BadRow
     found = {name: normalise(row.values.get(name) or "") for name in fields.of_texts} | {fields.label_field: ""}
     return found | {name: name_of(row.values, name) for name in (fields.id_field, fields.group_field) if name}
 

@@ -46,10 +46,11 @@ Price = Annotated[float, Range("a number, 0 or more", 0, most=sys.float_info.max
 Share = Annotated[float, Range("a share above 0 and up to 1", above=0, most=1), FINE]
 
 
-def names_in(field: str) -> list[str]:
-    """The names in a setting that may name several fields, such as 'title,body': their texts are read as one."""
-    parts = map(str.strip, field.split(",")) if "," in field else [field]  # a single name may end with a space
-    return [name for name in parts if name]
+def names_in(*settings: str) -> list[str]:
+    """The names in settings that may each name several fields, such as 'title,body': their texts are read as one."""
+    # a single name may end with a space
+    parts = (map(str.strip, each.split(",")) if "," in each else [each] for each in settings)
+    return [name for names in parts for name in names if name]
 
 
 def value_in(values: Mapping[str, Any], field: str) -> Any:
@@ -150,7 +151,7 @@ class Fields(Options):
     @property
     def of_texts(self) -> list[str]:
         """The fields needed of a row without a label."""
-        return [*names_in(self.text_field), *names_in(self.pair_field)]
+        return names_in(self.text_field, self.pair_field)
 
 
 @dataclass(frozen=True)

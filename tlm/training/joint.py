@@ -194,7 +194,7 @@ def train_jointly(
 
 
 def _begin(work: Joint, preset: Preset, start: Artifact | None) -> None:
-    """Give a model what it begins with beside random weights, or those of the checkpoint `start`."""
+    """Set what the texts tell before training: vectors of tokens, or the MLM head that the checkpoint `start` lacks."""
     if preset.train.embeddings == PPMI_SVD and start is None:
         _begin_with_vectors(work.encoder, work.sources())
     if start is not None and not start.entries(build.MLM_HEAD):

@@ -141,10 +141,14 @@ def twin_key(text: str, pair: str | None = None) -> str:
     return "\0".join(" ".join(tokens(part)) or fold(part) for part in parts)
 
 
+def text_and_pair(values: Mapping[str, Any], fields: Fields) -> tuple[str, str | None]:
+    """The text of a row, and the second text if it is a pair. Raises BadRow as `text_of` does."""
+    return text_of(values, fields.text_field), text_of(values, fields.pair_field) if fields.pair_field else None
+
+
 def _text(fields: Fields, file: RawFile, row: Record) -> Example:
     line, values = row
-    text = text_of(values, fields.text_field)
-    pair = text_of(values, fields.pair_field) if fields.pair_field else None
+    text, pair = text_and_pair(values, fields)
     return Example(file, line, f"{file.name}:{line}", text, pair, "", UNLABELLED, twin_key(text, pair))
 
 

@@ -89,8 +89,10 @@ def predict_command(
 
     if many:
         made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
-        options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}  # Kubeflow's 0 is 0
-        options |= {"likeliest": likeliest} if likeliest else {}
+        options = {"model": made_with, "fields": fields, "keep": keep}
+        options["at_least"] = float(at_least)  # Kubeflow gives 0 for 0.0
+        if likeliest:
+            options["likeliest"] = likeliest
         with _raw_files(source, together=False) as raw:  # before the model, which may take a minute
             return fill(open_store(to), raw, source, options, to_format, loaded)
     with ExitStack() as files:

@@ -1,5 +1,6 @@
 """Predict texts, in chunks, so that memory stays flat."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -76,8 +77,7 @@ def _predicted(predictor: Predictor, rows: list[InputRow], at_least: float, like
     for row, values in zip(rows, predicted.tolist(), strict=True):
         answer = {"value": values[0]} if predictor.labels is None else chosen(values, predictor, at_least)
         if likeliest and "probabilities" in answer:
-            ranked = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
-            answer["probabilities"] = dict(ranked[:likeliest])
+            answer["probabilities"] = dict(Counter(answer["probabilities"]).most_common(likeliest))
         pair = {} if row.pair is None else {"text_pair": row.pair}
         yield {"row": row.number, **row.kept, "text": row.text, **pair, **answer}
 

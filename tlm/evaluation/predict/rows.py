@@ -96,7 +96,7 @@ def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], sepa
         header = next(reader)
     except csv.Error as error:
         raise InputError(f"the head of the CSV cannot be read: {error}; fix its first line") from None
-    for name in (*chain.from_iterable(map(names_in, fields)), *keep):
+    for name in (*names_in(*fields), *keep):
         if name not in header:
             raise InputError(f"the CSV has no column '{name}'{nearest(name, header)}")
         if header.count(name) > 1:
@@ -190,9 +190,8 @@ def table_rows(file: "RawFile", fields: list[str], keep: Sequence[str]) -> Itera
     if file.format == "txt":
         advice = "name it alone, unpacked and on this machine, or convert it to .jsonl"
         raise InputError(f"{file.where} is plain text; {advice}")
-    names = [*chain.from_iterable(map(names_in, fields))]
-    wanted = [*names, *keep]
-    check(file, names if file.format == "jsonl" else wanted)  # an object may lack what is to be kept
+    wanted = [*names_in(*fields), *keep]
+    check(file, names_in(*fields) if file.format == "jsonl" else wanted)  # an object may lack what is to be kept
 
     def values(row: Record | Reject) -> dict[str, Any] | str:
         return f"{row.reason}: {row.detail}" if isinstance(row, Reject) else dict(row.values)

@@ -94,15 +94,15 @@ def _texts(subsets: Sequence[Artifact]) -> Rows:
         # of a merged subset, also those of its tasks
         exports = [one for one in behind if one.manifest.kind == "subset" and one.details["arm"] == arm]
         hits = [follow(one, "hits") for one in exports if "hits" in one.manifest.inputs]
-        searched, exported = total(map(spent_on, hits)), total(map(spent_on, exports))
         passages = draws[0].details["passages"]
         if arm == RETRIEVED:
-            yield from [_row(THIS_TASK, "retrieval", searched)] if hits else []
-            yield _row(THIS_TASK, "export", exported, passages)
+            if hits:
+                yield _row(THIS_TASK, "retrieval", total(map(spent_on, hits)))
+            yield _row(THIS_TASK, "export", total(map(spent_on, exports)), passages)
         else:
             choosers = [follow(one, "checkpoint") for one in hits if one and "checkpoint" in one.manifest.inputs]
-            every = [*map(spent_on, choosers), *([searched] if hits else []), exported]
-            yield _row(ARM, "selection", total(every).times(1 / len(draws)), passages, visible(arm, 40))
+            every = total(map(spent_on, [*choosers, *hits, *exports]))
+            yield _row(ARM, "selection", every.times(1 / len(draws)), passages, visible(arm, 40))
 
 
 def _trained(group: Summary) -> Iterator[dict[str, Any]]:
@@ -216,11 +216,11 @@ SPEEDS: Columns = {
     "peak_memory": ("memory, MB", megabytes),
 }
 MILLION = (
-    "Texts as those of dev and test, each of them in one call. A mixture predicts with all its parts, one after the "
-    "other; a cascade asks its second part only where the first is unsure. One text: the median of up to a hundred "
-    "texts of dev, each in a call of its own, wall-clock; a mixture’s is the sum of its parts’. Memory: the most of "
-    "the process that scored the model, its libraries and the task included; a model without a neural network was "
-    "trained in it, too."
+    "Texts like those of dev and test; each of these two was predicted in one call. A mixture predicts with all its "
+    "parts, one after the other; a cascade asks its second part only where the first is unsure. One text: the median "
+    "of up to a hundred texts of dev, each in a call of its own, wall-clock; a mixture’s is the sum of its parts’. "
+    "Memory: the most of the process that scored the model, its libraries and the task included; a model without a "
+    "neural network was trained in it, too."
 )
 
 

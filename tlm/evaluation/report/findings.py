@@ -225,9 +225,8 @@ def seen_from(name: str, one: Difference) -> Difference:
     if name == one["first"]:
         return one
     low, high = (None if end is None else -end for end in (one["high"], one["low"]))
-    first, second, chance = one["second"], one["first"], 1 - one["chance"]
-    ahead, mean = one["ahead"], -one["mean"]
-    return Difference(first=first, second=second, ahead=ahead, chance=chance, mean=mean, low=low, high=high)
+    named: Difference = {**one, "first": one["second"], "second": one["first"]}
+    return {**named, "mean": -one["mean"], "low": low, "high": high, "chance": 1 - one["chance"]}
 
 
 def chance_text(probability: float) -> str:

@@ -197,7 +197,7 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[s
     if task["problem"] == SEVERAL:
         note += " All dev scores are, because thresholds of labels are fitted on dev, too."
     if losses:
-        note += " The masked-LM loss is of stage 1 on test texts; lower is better, – for another vocabulary."
+        note += " The masked-LM loss is of stage 1 on test texts; lower is better. –: over another vocabulary."
     return by_arm(groups, columns, note=note, strong=best)
 
 
@@ -232,9 +232,9 @@ def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> 
     def column(name: str) -> Form:
         return lambda group: score(group["scores"], name)
 
-    scores, metric, equal = groups[0]["scores"], task["metric"], {"accuracy", "micro_f1"}
-    left_out = equal if metric in equal else {"micro_f1", metric}
-    left_out = left_out if "accuracy" in scores else {metric}
+    scores, metric = groups[0]["scores"], task["metric"]
+    equal = {"accuracy", "micro_f1"} if "accuracy" in scores else set[str]()
+    left_out = {metric} | (equal if metric in equal else equal - {"accuracy"})
     return {names[name]: column(name) for name in scores if name not in left_out}
 
 

@@ -81,14 +81,15 @@ class Transcript(io.TextIOBase):
         elif line.startswith("Traceback") or (self._traceback and not task):
             self._traceback.append(line)
         elif task:
+            if task["status"] == "FAILURE":  # perhaps by a terminal's signal, which our own handler must see first
+                time.sleep(1)
             for held in self._traceback if not self.stopped else ():
                 say(f"    {held}")
             self._traceback = []
             if self.stopped and not task["status"]:
                 raise KeyboardInterrupt
             self.went_on |= self.fault is not None and not task["status"]
-            said = {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"])
-            if said:
+            if said := {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"]):
                 say(said)
         elif not _EXECUTOR.match(line) and not _NOISE.match(line):
             say(f"    {line}")

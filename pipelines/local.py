@@ -9,8 +9,8 @@ import sys
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, redirect_stdout, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
@@ -95,11 +95,15 @@ class Transcript(io.TextIOBase):
             say(f"    {line}")
 
 
+Runner = tuple[kfp_local.SubprocessRunner | DockerRunner, Callable[[], None]]  # and what ends its running steps
+
+
 @contextmanager
-def stoppable(transcript: Transcript) -> Iterator[None]:
+def stoppable(transcript: Transcript, end_steps: Callable[[], None]) -> Iterator[None]:
     """Let each signal to stop that is not ignored interrupt a pipeline as Ctrl-C does. The running steps end, too.
 
-    A terminal sends its signals to all of them. SIGTERM is passed on if all processes of our group are surely ours.
+    A terminal sends its signals to all processes. SIGTERM is passed on if all of our group are surely ours.
+    `end_steps` ends steps that are no processes of ours.
     """
     leads = os.getpgrp() == os.getpid()
     wanted = [number for number in STOPS if leads or number != signal.SIGTERM]
@@ -111,6 +115,7 @@ def stoppable(transcript: Transcript) -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
         if number == signal.SIGTERM:
             os.killpg(0, number)
+        end_steps()
         raise KeyboardInterrupt(number)
 
     for number in before:
@@ -128,7 +133,7 @@ LABEL = "tlm.run"
 
 
 @contextmanager
-def hardened_runner(outputs: Path, network: str, gpus: bool) -> Iterator[DockerRunner]:
+def hardened_runner(outputs: Path, network: str, gpus: bool) -> Iterator[Runner]:
     """Yield a runner whose containers can write to `outputs` and /tmp only; it removes remaining containers at the end.
 
     They run as the calling user, or as user 65532 if that is root; `outputs` then belongs to that user. With `gpus`
@@ -142,13 +147,17 @@ def hardened_runner(outputs: Path, network: str, gpus: bool) -> Iterator[DockerR
         if not daemon.networks.list(names=[network]):
             raise InputError(f"Docker has no network '{network}'; `docker network ls` lists them")
         outputs.mkdir(parents=True, exist_ok=True)
-        try:
-            yield DockerRunner(**hardened(outputs, network, gpus), labels={LABEL: name})
-        finally:
+
+        def remove() -> None:
             ours = {"label": f"{LABEL}={name}"}
             for container in daemon.containers.list(all=True, filters=ours, ignore_removed=True):
                 with suppress(APIError):  # Docker is removing it already
                     container.remove(force=True)
+
+        try:
+            yield DockerRunner(**hardened(outputs, network, gpus), labels={LABEL: name}), remove
+        finally:
+            remove()
 
 
 def hardened(outputs: Path, network: str, gpus: bool) -> dict[str, Any]:
@@ -226,14 +235,14 @@ def run_pipeline(
     for place in ("corpus_paths", "task_path", "task_paths"):  # their defaults are on a cluster's S3
         if place in inputs and place not in values and not images:
             raise InputError(f"parameter '{place}' is missing; give it with --set {place}=… or in a file for --params")
-    running: Any = nullcontext(kfp_local.SubprocessRunner(use_venv=False))
+    running: AbstractContextManager[Runner] = nullcontext((kfp_local.SubprocessRunner(use_venv=False), lambda: None))
     if images:
         pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
         check_reachable(values, "containers", "s3://")
         running = hardened_runner(outputs, network, values.get("train_gpus", "0") != "0")
-    with running as runner:
+    with running as (runner, end_steps):
         kfp_local.init(runner=runner, pipeline_root=str(outputs))
-        made = _run_pipeline(pipeline, values)
+        made = _run_pipeline(pipeline, values, end_steps)
     if name == "predict":
         sys.stdout.write(f"{made}\n")
         return
@@ -257,7 +266,7 @@ def _without_retries(pipeline: BaseComponent) -> BaseComponent:
     return changed
 
 
-def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
+def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any], end_steps: Callable[[], None]) -> str:
     """Return what the pipeline returns. Raises as `run_pipeline` does."""
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
@@ -265,7 +274,7 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any]) -> str:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", encoding="utf-8", buffering=1) as log:
         transcript = Transcript(log)
-        with redirect_stdout(transcript), suppress(RuntimeError), stoppable(transcript):
+        with redirect_stdout(transcript), suppress(RuntimeError), stoppable(transcript, end_steps):
             report = str(pipeline(**values).output)
     kind, sentence = transcript.fault or ("", "")
     if kind or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success

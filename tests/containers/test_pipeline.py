@@ -269,3 +269,23 @@ def test_an_interrupted_run_leaves_no_container_behind(
     for name in seen:
         with pytest.raises(NotFound):
             daemon.containers.get(name)
+
+
+def test_a_signal_ends_the_containers_of_a_loop(
+    images: dict[str, str], inner_network: tuple[str, str], tmp_path: Path
+) -> None:
+    (begun := tmp_path / "begun").mkdir()
+    begun.chmod(0o777)
+    naps = [sys.executable, "-m", "tests.pipelines_cli.naps", str(tmp_path), str(begun)]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen(
+        [*naps, images["data"], inner_network[0]], env=variables, stderr=subprocess.PIPE, preexec_fn=heed_interrupts
+    )
+    while len(list(begun.iterdir())) < 2:
+        assert running.poll() is None
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    _, error = running.communicate(timeout=40)  # a nap takes 60 seconds
+    assert running.returncode == 130, error
+    assert len(list(begun.iterdir())) == 2
+    assert b"Traceback" not in error

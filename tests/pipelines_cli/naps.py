@@ -1,9 +1,11 @@
 """A pipeline of long steps: ``python -m tests.pipelines_cli.naps FOLDER MARKS`` runs it as `pipelines.run local` does.
 
-Each step that begins leaves a file in the folder MARKS.
+Each step that begins leaves a file in the folder MARKS. With IMAGE and NETWORK as further arguments, steps run in
+containers, which see FOLDER only.
 """
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from kfp import local as kfp_local
 from components.base import component
 from pipelines import local, run
 
+_, FOLDER, MARKS, *DOCKER = sys.argv
 
-@component("python")
+
+@component(DOCKER[0] if DOCKER else "python")
 def nap(number: int, marks: str) -> None:
     """Take a minute."""
     import time
@@ -24,7 +28,7 @@ def nap(number: int, marks: str) -> None:
     time.sleep(60)
 
 
-@component("python")
+@component(DOCKER[0] if DOCKER else "python")
 def last() -> str:
     """Return what the pipeline returns."""
     return "done"
@@ -40,13 +44,14 @@ def naps(marks: str) -> str:
 
 def run_naps(*_: Any) -> None:
     """In the place of `run_pipeline`."""
-    local.OUTPUTS = Path(folder, "outputs")
-    kfp_local.init(runner=kfp_local.SubprocessRunner(use_venv=False), pipeline_root=folder)
-    local._run_pipeline(naps, {"marks": marks})
+    local.OUTPUTS = Path(FOLDER, "outputs")
+    plain = nullcontext((kfp_local.SubprocessRunner(use_venv=False), lambda: None))
+    with local.hardened_runner(Path(FOLDER), DOCKER[1], False) if DOCKER else plain as (runner, end_steps):
+        kfp_local.init(runner=runner, pipeline_root=FOLDER)
+        local._run_pipeline(naps, {"marks": MARKS}, end_steps)
 
 
 if __name__ == "__main__":
     local.run_pipeline = run_naps
-    _, folder, marks = sys.argv
     sys.argv[1:] = ["local"]
     run.main()

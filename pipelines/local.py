@@ -40,6 +40,8 @@ _TASK = re.compile(
 )
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
+_KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
+_LACKED = "tlm.errors.Interrupted: the step was killed, perhaps for lack of memory; free some, or give it more"
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
 
@@ -73,7 +75,7 @@ class Transcript(io.TextIOBase):
         return len(text)
 
     def _show(self, line: str) -> None:
-        task, error = _TASK.match(line), _ERROR.match(line)
+        task, error = _TASK.match(line), _ERROR.match(_LACKED if _KILLED.match(line) else line)
         if error:
             self.fault = self.fault or (error["kind"], error["sentence"])
             self._traceback = []

@@ -48,6 +48,18 @@ def test_an_error_is_said_again_if_other_steps_went_on(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    "shell", ["Killed", "/bin/sh: line 1:   321 Killed: 9     python -m kfp", "sh: line 9: 8 Killed"]
+)
+def test_a_step_that_the_kernel_kills_is_said_in_a_sentence(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the shell of kfp.local alone: the process has no time to say anything."""
+    transcript = local.Transcript(io.StringIO())
+    transcript.write(f"10:00:00.1 - INFO - Executing task 'train'\n    {shell}\n")
+    said = "the step was killed, perhaps for lack of memory; free some, or give it more"
+    assert transcript.fault == ("Interrupted", said)
+    assert capsys.readouterr().err.splitlines() == ["▸ train", f"    {said}"]
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         (

@@ -32,6 +32,7 @@ from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted
 from tlm.evaluation.predict.models import trained
 from tlm.progress import say
 from tlm.runs.pods import S3_KEYS, USER
+from tlm.settings.options import THREADS, cores
 from tlm.training.distributed.launch import LOCKS, VISIBLE
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
@@ -124,7 +125,7 @@ def stoppable(transcript: Transcript) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-PASSED_ON = ("TLM_THREADS", VISIBLE, *ADDRESSES, *S3_KEYS)
+PASSED_ON = (THREADS, VISIBLE, *ADDRESSES, *S3_KEYS)
 FILES = {"TLM_ELASTICSEARCH_API_KEY_FILE": "api-key", "TLM_ELASTICSEARCH_CA_FILE": "ca.crt"}
 LABEL = "tlm.run"
 
@@ -219,7 +220,7 @@ def run_pipeline(
     """
     if not images and name not in ("shallow", "predict") and find_spec("torch") is None:  # before work for a network
         raise InputError(NO_TORCH)
-    os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
+    os.environ.setdefault(THREADS, str(max(1, cores() // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))
     defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from tlm.artifacts.stores.store import Stored
+from tlm.artifacts.stores.store import KINDS, Stored
 from tlm.errors import InputError
 
 STRAY_SECONDS = 86_400.0
@@ -124,13 +124,20 @@ class LocalStore:
 
     def list(self, prefix: str) -> Iterator[Stored]:
         start = self.folder / prefix if prefix.endswith("/") or not prefix else (self.folder / prefix).parent
-        found = (Path(folder, name) for folder, _, names in os.walk(start) for name in names)
+        found = (Path(folder, name) for folder, _, names in os.walk(start, onerror=self._unlisted) for name in names)
         for path in sorted(found):
             name = path.relative_to(self.folder).as_posix()
             if name.startswith(prefix) and not name.startswith(".scratch/"):
                 with suppress(FileNotFoundError):  # another process has just removed it
                     stat = path.stat()
                     yield Stored(name, stat.st_size, stat.st_mtime)
+
+    def _unlisted(self, error: OSError) -> None:
+        """Refuse to list a part of our files as if it were all: `tlm gc` would remove what the rest was made from."""
+        inside = Path(error.filename).relative_to(self.folder).parts
+        is_ours = not inside or inside[0] in (*KINDS, "progress")
+        if is_ours and not isinstance(error, FileNotFoundError | NotADirectoryError):  # another process removes them
+            raise InputError(f"{error.filename} cannot be listed: {error.strerror}; check its permissions")
 
     def delete(self, name: str) -> None:
         path = self.local(str(Path(name).parent)) / Path(name).name  # removes a link, not its target

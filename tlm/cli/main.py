@@ -6,7 +6,6 @@ Only the module of the command that is called is imported, so that ``tlm --help`
 
 import errno
 import io
-import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -127,7 +126,7 @@ def for_users(error: BaseException) -> TlmError:
     if isinstance(error, MemoryError) or "failed to map segment" in str(error):  # of a library, such as torch's
         return Interrupted("not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat")
     # Of a process, of pyarrow's threads, of Python's
-    if isinstance(error, BlockingIOError) or re.search("launch worker thread|start new thread", str(error)):
+    if isinstance(error, BlockingIOError) or any(one in str(error) for one in ("launch worker", "start new thread")):
         limits = "(`ulimit -v`, `ulimit -u`, a pod's limit)"
         return Interrupted(f"no thread can be started; give this process more memory or threads {limits}, then repeat")
     if not isinstance(error, OSError):

@@ -32,6 +32,7 @@ from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted
 from tlm.evaluation.predict.models import trained
 from tlm.progress import say
 from tlm.runs.pods import S3_KEYS, USER
+from tlm.settings.options import THREADS, cores
 from tlm.training.distributed.launch import LOCKS, VISIBLE
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
@@ -40,6 +41,8 @@ _TASK = re.compile(
 )
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
+_KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
+_LACKED = "tlm.errors.Interrupted: the step was killed, perhaps for lack of memory; free some, or give it more"
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
 
@@ -73,7 +76,7 @@ class Transcript(io.TextIOBase):
         return len(text)
 
     def _show(self, line: str) -> None:
-        task, error = _TASK.match(line), _ERROR.match(line)
+        task, error = _TASK.match(line), _ERROR.match(_LACKED if _KILLED.match(line) else line)
         if error:
             self.fault = self.fault or (error["kind"], error["sentence"])
             self._traceback = []
@@ -127,7 +130,7 @@ def stoppable(transcript: Transcript, end_steps: Callable[[], None]) -> Iterator
             signal.signal(number, handler)
 
 
-PASSED_ON = ("TLM_THREADS", VISIBLE, *ADDRESSES, *S3_KEYS)
+PASSED_ON = (THREADS, VISIBLE, *ADDRESSES, *S3_KEYS)
 FILES = {"TLM_ELASTICSEARCH_API_KEY_FILE": "api-key", "TLM_ELASTICSEARCH_CA_FILE": "ca.crt"}
 LABEL = "tlm.run"
 
@@ -226,7 +229,7 @@ def run_pipeline(
     """
     if not images and name not in ("shallow", "predict") and find_spec("torch") is None:  # before work for a network
         raise InputError(NO_TORCH)
-    os.environ.setdefault("TLM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
+    os.environ.setdefault(THREADS, str(max(1, cores() // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))
     defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}

@@ -1,6 +1,7 @@
 """What a person sees of a pipeline that runs on this machine, and how its parameters are read."""
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -48,6 +49,18 @@ def test_an_error_is_said_again_if_other_steps_went_on(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    "shell", ["Killed", "/bin/sh: line 1:   321 Killed: 9     python -m kfp", "sh: line 9: 8 Killed"]
+)
+def test_a_step_that_the_kernel_kills_is_said_in_a_sentence(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the shell of kfp.local alone: the process has no time to say anything."""
+    transcript = local.Transcript(io.StringIO())
+    transcript.write(f"10:00:00.1 - INFO - Executing task 'train'\n    {shell}\n")
+    said = "the step was killed, perhaps for lack of memory; free some, or give it more"
+    assert transcript.fault == ("Interrupted", said)
+    assert capsys.readouterr().err.splitlines() == ["▸ train", f"    {said}"]
+
+
+@pytest.mark.parametrize(
     ("line", "said"),
     [
         (
@@ -81,6 +94,17 @@ def test_a_parameter_that_a_file_gives_twice_is_refused_with_its_line(tmp_path: 
     (file := tmp_path / "my.yaml").write_text("run_seeds: '0'\ncorpus_paths: a.txt\n# more\nrun_seeds: '1'\n")
     said = refused(read_parameters, file, [], of_this_code("tlm"))
     assert said == f"{file}, line 4: 'run_seeds' for the second time; keep one line"
+
+
+def test_steps_share_the_cores_of_this_process_and_not_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, or where Slurm gives 6 cores of 64: 32 threads for each step would take turns on them."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "6")
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    monkeypatch.setenv("TLM_THREADS", "1")
+    monkeypatch.delenv("TLM_THREADS")  # so that it is as before at the end
+    refused(local.run_pipeline, {}, name="no such pipeline")
+    assert os.environ["TLM_THREADS"] == "3"
 
 
 def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(

@@ -1,5 +1,6 @@
 """Elasticsearch that is busy, gone or full, or holds something else: overcome, or said in one sentence."""
 
+import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from threading import Thread
@@ -303,6 +304,16 @@ def test_a_wrong_address_is_named(root, monkeypatch, url, sentence):
         index_of(TEXTS, root)
     assert "secret" not in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_address_that_stays_silent_is_wrong_after_one_request(root, monkeypatch):
+    """As behind a firewall that drops what it forbids: thirteen requests would take 27 minutes."""
+    monkeypatch.setattr(elastic_client, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(elastic_client, "_pause", lambda _: pytest.fail("it was asked again"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv(URL, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(InputError, match=r"but nothing answers there \(.*timed out.*\); start Elasticsearch or"):
+            index_of(TEXTS, root)
 
 
 def test_in_a_pod_a_step_waits_for_the_server_that_preflight_saw(root, elasticsearch_url, monkeypatch):

@@ -1,8 +1,11 @@
 """Artifacts in a local folder: named by what made them, whole or absent, verified when read."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -332,6 +335,29 @@ def test_small_files_of_the_dead_are_swept_when_they_are_old(tmp_path):
     os.utime(old, (0, 0))
     with scratch_folder(tmp_path, "mine"):
         assert (old.exists(), new.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("lacking", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])  # exFAT; network drives; FUSE
+def test_file_systems_without_links_locks_and_synced_folders_will_do(tmp_path, monkeypatch, lacking):
+    def refused(*_):
+        raise OSError(lacking, os.strerror(lacking))
+
+    def sync(handle, real=os.fsync):
+        refused() if stat.S_ISDIR(os.fstat(handle).st_mode) else real(handle)
+
+    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(fcntl, "flock", refused)
+    monkeypatch.setattr(os, "fsync", sync)
+    made = make(f"{tmp_path}")
+    assert everything(made) == expected()
+    assert not open_store(f"{tmp_path}").create(f"{made.folder_name}/manifest.json", b"another")
+    assert make(f"{tmp_path}", lambda draft: pytest.fail("made twice")).manifest == made.manifest
+    assert leftovers(tmp_path / ".scratch") == []
+    (tmp_path / ".scratch/others.lock").touch()
+    (tmp_path / ".scratch/others").mkdir()
+    with scratch_folder(tmp_path / ".scratch", "mine") as mine:  # who knows whether the other process lives
+        assert mine.is_dir()
+        assert (tmp_path / ".scratch/others").is_dir()
 
 
 def test_links_among_unfinished_files_reach_nothing_outside(tmp_path):

@@ -56,6 +56,7 @@ def test_of_a_copy_the_file_that_is_written_is_named() -> None:
     "error",
     [
         RuntimeError("can't start new thread"),
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),  # a process
         pa.lib.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
     ],
 )

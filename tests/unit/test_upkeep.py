@@ -1,5 +1,6 @@
 """Listing, downloading, and removing what no kept run needs."""
 
+import errno
 import json
 import os
 import subprocess
@@ -7,7 +8,9 @@ import sys
 import threading
 import time
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -324,6 +327,32 @@ def test_gc_spares_what_unfinished_training_needs(tmp_path: Path) -> None:
     gc(delete=True, root=str(tmp_path))
     assert there(task) == [False]
     assert not (tmp_path / "progress").exists()
+
+
+@pytest.mark.parametrize("closed", ["model", "model/KEY", ""])
+def test_what_cannot_be_listed_is_not_taken_for_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    """Another user's model, with a umask of 077: what it was made from would be removed."""
+    model = make(tmp_path, "model", 1, corpus=make(tmp_path, "corpus", 1))
+    named = tmp_path / closed.replace("KEY", Path(model).name)
+    (tmp_path / "lost+found").mkdir()
+
+    def refusing(place: Path) -> None:
+        def scandir(asked: str) -> Any:
+            if Path(asked) == place:
+                raise PermissionError(errno.EACCES, "Permission denied", asked)
+            return real(asked)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+
+    real = os.scandir
+    refusing(named)
+    for command in (ls, partial(gc, unused_days=0, delete=True)):
+        with pytest.raises(InputError, match=f"^{named} cannot be listed: Permission denied; check its permissions"):
+            command(root=str(tmp_path))
+    refusing(tmp_path / "lost+found")  # no artifact is there
+    assert ls(root=str(tmp_path)).count("MB") == 2
 
 
 def test_gc_removes_nothing_if_the_days_are_no_number(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A store in a local folder; folders for downloads and unfinished files."""
 
+import errno
 import fcntl
 import os
 import secrets
@@ -12,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from tlm.artifacts.stores.store import Stored
+from tlm.artifacts.stores.store import KINDS, Stored
 from tlm.errors import InputError
 
 STRAY_SECONDS = 86_400.0
@@ -51,7 +52,8 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
     folder = parent / f"{name}-{secrets.token_hex(4)}"
     unheld, lock = parent / f"{folder.name}.new", parent / f"{folder.name}.lock"
     with unheld.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        with suppress(OSError):  # without locks, as on some network drives, what a dead process left stays there
+            fcntl.flock(held, fcntl.LOCK_EX)
         unheld.rename(lock)
         folder.mkdir()
         try:
@@ -66,15 +68,12 @@ def _remove_stale(parent: Path) -> None:
         if lock.is_symlink():  # not ours, and it may lead anywhere
             lock.unlink(missing_ok=True)
             continue
-        with lock.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
+        with suppress(OSError), lock.open("a") as file:  # held, another user's, or there are no locks here
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             lock.unlink(missing_ok=True)
     for path in parent.iterdir():  # small files of a process that was killed before it published them
-        with suppress(FileNotFoundError):  # another process has just published it
+        with suppress(OSError):  # another process has just published it, or it is another user's
             if path.suffix != ".lock" and path.is_file() and time.time() - path.stat().st_mtime > STRAY_SECONDS:
                 path.unlink()
 
@@ -106,11 +105,11 @@ class LocalStore:
         temporary = self._temporary(data)
         try:
             _sync(temporary)
-            self._put(name, partial(os.link, temporary))  # unlike a rename, a link refuses to replace
+            self._put(name, partial(_appear, temporary))
         except FileExistsError:
             return False
         finally:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
         return True
 
     def local(self, name: str) -> Path:
@@ -125,13 +124,20 @@ class LocalStore:
 
     def list(self, prefix: str) -> Iterator[Stored]:
         start = self.folder / prefix if prefix.endswith("/") or not prefix else (self.folder / prefix).parent
-        found = (Path(folder, name) for folder, _, names in os.walk(start) for name in names)
+        found = (Path(folder, name) for folder, _, names in os.walk(start, onerror=self._unlisted) for name in names)
         for path in sorted(found):
             name = path.relative_to(self.folder).as_posix()
             if name.startswith(prefix) and not name.startswith(".scratch/"):
                 with suppress(FileNotFoundError):  # another process has just removed it
                     stat = path.stat()
                     yield Stored(name, stat.st_size, stat.st_mtime)
+
+    def _unlisted(self, error: OSError) -> None:
+        """Refuse to list a part of our files as if it were all: `tlm gc` would remove what the rest was made from."""
+        inside = Path(error.filename).relative_to(self.folder).parts
+        is_ours = not inside or inside[0] in (*KINDS, "progress")
+        if is_ours and not isinstance(error, FileNotFoundError | NotADirectoryError):  # another process removes them
+            raise InputError(f"{error.filename} cannot be listed: {error.strerror}; check its permissions")
 
     def delete(self, name: str) -> None:
         path = self.local(str(Path(name).parent)) / Path(name).name  # removes a link, not its target
@@ -157,7 +163,7 @@ class LocalStore:
             except FileNotFoundError:
                 if not tries_left:
                     raise
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # removed, or of a file system that cannot sync folders
             _sync(target.parent)
 
     def _temporary(self, data: bytes) -> Path:
@@ -165,6 +171,21 @@ class LocalStore:
         path = self.scratch() / secrets.token_hex(8)
         path.write_bytes(data)
         return path
+
+
+def _appear(source: Path, target: Path) -> None:
+    """Have a file appear at `target`, unless there is one. Unlike a rename, a link refuses to replace.
+
+    File systems without links (exFAT, network drives) get a rename: of two writers at the same moment, the later wins.
+    """
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        if target.exists():
+            raise FileExistsError from None
+        source.replace(target)
 
 
 def _sync(path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elastic_transport import ConnectionError as NoConnection
-from elastic_transport import TlsError, TransportError
+from elastic_transport import ConnectionTimeout, TlsError, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
@@ -94,7 +94,7 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
     except TlsError as error:
         cure = _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
         raise InputError(f"{URL} is {os.environ.get(URL)}, but TLS fails there ({_cause(error)}); {cure}") from None
-    except NoConnection as error:
+    except (NoConnection, ConnectionTimeout) as error:
         if waits:
             raise
         why = f"nothing answers there ({_cause(error)})"

@@ -9,6 +9,7 @@ list, Unigram the most probable pieces, and none of them chooses otherwise becau
 """
 
 import json
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -39,18 +40,22 @@ SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask
 _OTHER_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
 _CONTINUING, _BEGINNING = "##", ("Ġ", "▁")  # marks of a word's later pieces, or of its first one
 
+LONGEST_WORD = 100_000  # letters: the trainers' time grows with the square, to half an hour for a word of a million
+_ENDLESS = re.compile(rf"\b\w{{{LONGEST_WORD},}}")
+
 
 def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
     """Train a tokenizer of at most `vocab_size` entries. ``[PAD] [UNK] [CLS] [SEP] [MASK]`` have the ids 0 to 4.
 
     Args:
         kind: ``wordpiece`` (as BERT's) or ``bpe`` (byte-level, as RoBERTa's, so that no text is out of vocabulary).
-        texts: The texts to learn from.
+        texts: The texts to learn from, without words of `LONGEST_WORD` letters or more.
         vocab_size: Entries, special tokens and single characters included.
         lower_case: Fold case (and, for wordpiece, accents).
     """
     train = {"wordpiece": _wordpiece, "bpe": _bpe}[kind]
-    return with_layout(train(texts, vocab_size, lower_case), SPECIAL)
+    read = [_ENDLESS.sub(" ", text) if len(text) >= LONGEST_WORD else text for text in texts]
+    return with_layout(train(read, vocab_size, lower_case), SPECIAL)
 
 
 def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:

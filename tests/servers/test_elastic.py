@@ -12,7 +12,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic_build
 from tlm.retrieval.search import index as index_step
-from tlm.retrieval.search.analyzer import terms_of_text
+from tlm.retrieval.search.analyzer import in_pairs, terms_of_text
 from tlm.retrieval.search.elastic_build import data_nodes
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.selectors import dense
@@ -23,8 +23,8 @@ LONG = st.sampled_from(["a", "a", "a", "_", "'", "é", "1", ".", "\U0001d400", "
 
 
 def analyzed(elasticsearch, text):
-    """The server's terms; no token reaches over a line's end."""
-    answer = elasticsearch.indices.analyze(analyzer="standard", text=text)
+    """The server's terms of a text as it is sent; no token reaches over a line's end."""
+    answer = elasticsearch.indices.analyze(analyzer="standard", text=in_pairs(text))
     return [token["token"] for token in answer["tokens"]]
 
 

@@ -10,7 +10,7 @@ from tlm.retrieval.search import analyzer
 from tlm.retrieval.search.analyzer import terms_of_text
 
 # every class of the grammar, so that random text of these runs through all of its rules
-CLASSES = "aB9 _.,:;'’\"-#Éß‿·٠אッいๆั漢한\u0301\u00ad\u200d\u20e3\ufe0e\ufe0fℹ😀🏽🇩\U000e0067\U000e007f\U0001d400"
+CLASSES = "aB9 _.,:;'’\"-#Éß‿·٠אッいๆกំັั漢한\u0301\u00ad\u200d\u20e3\ufe0e\ufe0fℹ😀🏽🇩\U000e0067\U000e007f\U0001d400"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,8 @@ CLASSES = "aB9 _.,:;'’\"-#Éß‿·٠אッいๆั漢한\u0301\u00ad\u200d\u2
         ("cafe\u0301 na\u00efve", ["cafe\u0301", "naïve"]),
         ("漢字かなカタカナ", ["漢", "字", "か", "な", "カタカナ"]),
         ("한국어 text", ["한국어", "text"]),
-        ("ภาษาไทย ok", ["ภาษาไทย", "ok"]),
+        ("ภาษาไทย ok", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย", "ok"]),
+        ("ก ខ្មែរ\u200bភាសា, ພາສາ", ["ก", "ខ្មែ", "មែរ", "ភាសា", "ພາ", "າສ", "ສາ"]),
         ("צה\"ל ג'", ['צה"ל', "ג'"]),
         ("👍🏽👩‍👩‍👧 🇩🇪🇫🇷 1️⃣ ©", ["👍🏽", "👩‍👩‍👧", "🇩🇪", "🇫🇷", "1️⃣", "©"]),
         ("\U0001e900\U0001e901", ["\U0001e922\U0001e923"]),  # Adlam, lower-cased beyond the BMP

@@ -157,6 +157,24 @@ def test_case_is_folded_if_asked(tmp_path):
         assert made.details["lower_case"] == lower_case
 
 
+def test_word_pieces_know_the_letters_that_nearly_all_of_the_text_is():
+    letters = [chr(code) for code in range(0x4E00, 0x4E00 + 400)]
+    texts = ["".join(letters[start::20]) for start in range(20)] * 50
+    found = train_vocabulary("wordpiece", [*texts, "嶼"], 1000, True)
+    assert "[UNK]" not in found.encode("".join(texts[:20])).tokens
+    assert found.encode("嶼", add_special_tokens=False).tokens == ["[UNK]"]  # one character of 20,001
+    assert found.get_vocab_size() <= 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "kept"),
+    [("ปี ปู ปึ ปื", "ป ป ป ป", True), ("má mà mả mã mạ", "ma ma ma ma ma", True), ("café", "cafe", False)],
+)
+def test_signs_and_tones_are_kept_where_there_are_many(text, other, kept):
+    found = train_vocabulary("wordpiece", [text, "a long text without any accents"[: 30 * (not kept)]] * 9, 400, True)
+    assert (found.encode(text).ids != found.encode(other).ids) == kept
+
+
 def test_an_existing_tokenizer_is_adopted_with_its_own_special_tokens(tmp_path):
     words = ["<s>", "<pad>", "</s>", "<unk>", "court", "judge", "<mask>"]
     old = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))

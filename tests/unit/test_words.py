@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.searchable import COOKING, KITCHEN_AND_ROAD
 from tests.unit.test_shallow import LABELS as OF_ROWS
 from tests.unit.test_shallow import foreseen, rows_of, split_of
-from tlm.evaluation.pages.text import shared_words
+from tlm.evaluation.pages.text import shared_words, visible
 from tlm.retrieval.search.analyzer import terms_of_text
 from tlm.retrieval.search.query import choose, keywords
 from tlm.retrieval.selectors import counts, fitted, log_importance, log_odds, log_ratios, word_shares
@@ -183,3 +183,16 @@ def test_pages_mark_shared_words_with_their_marks(script: str) -> None:
     passage, question = write("stir alpha parser"), write("parser of trees")
     marked = [piece for piece, shared in shared_words(passage, question, least=2) if shared]
     assert marked == [write("parser")]
+
+
+@pytest.mark.parametrize("script", UNSPACED)
+def test_pages_mark_shared_pairs_of_letters_in_scripts_without_spaces(script: str) -> None:
+    write = writer(script, spaces=False)
+    passage, question = write("stir alpha parser"), write("parser of trees")
+    assert shared_words(passage, question)[-1] == (write("parser"), True)
+    assert shared_words(passage, write("griffin")) == [(passage, False)]
+
+
+def test_spaces_of_no_width_between_words_are_shown_as_they_are() -> None:
+    assert visible("ភាសា\u200bខ្មែរ") == "ភាសា\u200bខ្មែរ"
+    assert visible("pay\u200bpal ក\u200b\u200bខ") == "pay⟨U+200B⟩pal ក\u200b⟨U+200B⟩ខ"

@@ -1,8 +1,9 @@
 """Lucene's `standard` analyzer in Python, so that both engines see the same terms.
 
 Words are segmented by UAX #29 as in Lucene 9 and 10 (StandardTokenizer, Unicode 12.1): an emoji sequence is one token,
-each ideograph and hiragana is a token, and a run of Thai, Lao, Khmer or Myanmar is not split. Tokens are cut at 255
-UTF-16 units and lower-cased one code point at a time. There are no stop words and no stemming.
+each ideograph and hiragana is a token. Tokens are cut at 255 UTF-16 units and lower-cased one code point at a time.
+There are no stop words and no stemming. The grammar takes a clause of Thai, Lao, Khmer or Burmese for one word, which
+hardly another text has; so both engines are given the pairs of its neighbouring letters in its place (`in_pairs`).
 
 `terms_of_text` turns a text into a string of word-break classes, one letter per code point, and runs the grammar over
 that string. `terms` finds the same terms faster in many texts: it concatenates them, as bytes if they are ASCII,
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,9 +67,26 @@ _EMOJI = (
 _MAYBE_EMOJI = re.compile("[EeMRC]")
 _WORD_OR_EMOJI = regex.compile(f"(?p){_WORD.pattern}|{_EMOJI}")  # the longer one if both begin at the same position
 
+_CLAUSE = regex.compile(r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}&&[\p{L}\p{M}]]+", regex.V1)
+_LETTER = regex.compile(r".\p{M}*")  # with its vowel signs and tones
+
+
+def in_pairs(text: str) -> str:
+    """A text whose runs of Thai, Lao, Khmer and Burmese letters are their pairs of neighbours, apart from each other.
+
+    What has such pairs already stays as it is, but for spaces.
+    """
+    return text if text.isascii() else _CLAUSE.sub(_pairs, text)
+
+
+def _pairs(clause: re.Match[str]) -> str:
+    pairs = " ".join(map("".join, pairwise(_LETTER.findall(clause[0]))))
+    return f" {pairs or clause[0]} "
+
 
 def terms_of_text(text: str) -> list[str]:
-    """Return the terms of `text` in order, with repetitions, exactly as Elasticsearch's `standard` analyzer does."""
+    """Return the terms of `text` in order, with repetitions, as Elasticsearch's `standard` analyzer of `in_pairs`."""
+    text = in_pairs(text)
     lower = lower_case(text)
     return [lower[start:end] for start, end in _spans(text)]
 

@@ -23,7 +23,7 @@ from tlm.data.parallel import in_threads
 from tlm.errors import InputError, Interrupted
 from tlm.progress import Meter, say
 from tlm.retrieval.search import elastic_client
-from tlm.retrieval.search.analyzer import batched
+from tlm.retrieval.search.analyzer import batched, in_pairs
 from tlm.retrieval.search.elastic import DIFFERS, counted, meta, shape, stored_meta
 from tlm.retrieval.search.elastic_client import BUSY, blocked, connect, patiently, reason, refusal, until_done
 from tlm.retrieval.search.embed import Embed
@@ -223,7 +223,7 @@ class _Filler:
 
 def _lines(doc: int, text: str, vector: str) -> str:
     """Write a document as the bulk API takes it, which is faster than leaving it to the client."""
-    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(text)}{vector}}}'
+    return f'{{"create":{{"_id":"{doc}"}}}}\n{{"doc":{doc},"text":{_quoted(in_pairs(text))}{vector}}}'
 
 
 def _written(vectors: NDArray[np.float32]) -> list[str]:

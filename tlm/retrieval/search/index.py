@@ -20,7 +20,7 @@ from tlm.progress import Meter, say
 from tlm.retrieval.search.query import Engine
 from tlm.settings.options import Range
 
-VERSION, WITH_VECTORS = 2, 3
+VERSION, WITH_VECTORS = 3, 4
 ENGINES = ("embedded", "elasticsearch")
 ANALYZER = "standard"
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])

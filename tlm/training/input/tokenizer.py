@@ -38,6 +38,8 @@ from tlm.training.input.tokenize import tokenize
 
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _OTHER_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
+COVERED = 0.9995  # of the text, by the letters that word pieces know: as SentencePiece does
+MANY_MARKS = 0.15  # a character: Hindi, Thai, Khmer, Vietnamese have 0.19 to 0.36, Japanese 0.08, English next to none
 _CONTINUING, _BEGINNING = "##", ("Ġ", "▁")  # marks of a word's later pieces, or of its first one
 
 LONGEST_WORD = 100_000  # letters: the trainers' time grows with the square, to half an hour for a word of a million
@@ -51,7 +53,7 @@ def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: b
         kind: ``wordpiece`` (as BERT's) or ``bpe`` (byte-level, as RoBERTa's, so that no text is out of vocabulary).
         texts: The texts to learn from, without words of `LONGEST_WORD` letters or more.
         vocab_size: Entries, special tokens and single characters included.
-        lower_case: Fold case (and, for wordpiece, accents).
+        lower_case: Fold case (and, for wordpiece, accents, unless there are `MANY_MARKS`: vowel signs and tones).
     """
     train = {"wordpiece": _wordpiece, "bpe": _bpe}[kind]
     read = [_ENDLESS.sub(" ", text) if len(text) >= LONGEST_WORD else text for text in texts]
@@ -59,9 +61,13 @@ def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: b
 
 
 def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
-    normalizer, splitter = normalizers.BertNormalizer(lowercase=lower_case), pre_tokenizers.BertPreTokenizer()
-    letters = _alphabet(texts, normalizer, min(1000, max(80, vocab_size // 20)))
-    pieces = [_CONTINUING + letter for letter in letters if not _is_punctuation(letter)]
+    characters = Counter(chain.from_iterable(texts))
+    without_marks = None if _share_of_marks(characters) <= MANY_MARKS else False  # None: where case is folded
+    normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=without_marks)
+    splitter, usual = pre_tokenizers.BertPreTokenizer(), min(1000, max(80, vocab_size // 20))
+    letters = _alphabet(characters, normalizer, usual, (vocab_size - len(SPECIAL)) // 2)
+    more = [letter for letter in letters[usual:] if not unicodedata.name(letter, "").startswith("CJK")]  # each a word
+    pieces = [_CONTINUING + letter for letter in [*letters[:usual], *more] if not _is_punctuation(letter)]
     known = [*SPECIAL.values(), *letters, *pieces]
     learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
     learner.normalizer, learner.pre_tokenizer = normalizer, splitter
@@ -95,16 +101,22 @@ def _bpe(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
     return tokenizer
 
 
-def _alphabet(texts: list[str], normalizer: normalizers.Normalizer, size: int) -> list[str]:
-    """The `size` most frequent characters of the normalised texts, most frequent first."""
-    raw: Counter[str] = Counter()
-    for text in texts:
-        raw.update(text)
+def _share_of_marks(characters: Counter[str]) -> float:
+    """How many accents, vowel signs and tones there are for each character."""
+    decomposed = ((unicodedata.normalize("NFD", character), count) for character, count in characters.items())
+    marks = sum(count * sum(unicodedata.category(part) == "Mn" for part in parts) for parts, count in decomposed)
+    return marks / max(1, characters.total() - characters[" "])
+
+
+def _alphabet(characters: Counter[str], normalizer: normalizers.Normalizer, least: int, most: int) -> list[str]:
+    """The most frequent characters of the normalised texts, in that order: so many that `COVERED` of the text is."""
     counts: Counter[str] = Counter()
-    for character, count in raw.items():  # normalising each character once is far faster than normalising whole texts
+    for character, count in characters.items():  # normalising each once is far faster than normalising whole texts
         counts.update(dict.fromkeys(normalizer.normalize_str(character), count))
-    letters = (letter for letter in counts if not letter.isspace())
-    return sorted(letters, key=lambda letter: (-counts[letter], letter))[:size]
+    letters = sorted((one for one in counts if not one.isspace()), key=lambda one: (-counts[one], one))
+    covered = np.cumsum([counts[letter] for letter in letters])
+    enough = 1 + int((covered < COVERED * covered[-1:]).sum())
+    return letters[: min(max(enough, least), most)]
 
 
 def _is_punctuation(letter: str) -> bool:
@@ -166,7 +178,7 @@ def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1)
     return tokenizer
 
 
-VERSION, TRIM_VERSION = 1, 1  # of the vocabulary, and of a trimmed one
+VERSION, TRIM_VERSION = 2, 1  # of the vocabulary, and of a trimmed one
 SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
 
 

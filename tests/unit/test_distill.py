@@ -152,8 +152,9 @@ def test_it_goes_on_where_it_was_killed(root, linear, monkeypatch):
 def test_it_reads_rho1_batches_of_passages_for_each_of_the_task(student, root, linear, thin, labelled):
     alone = taught(linear, thin, labelled)
     assert student.details["cost"]["steps"] == (1 + RHO1) * alone.details["cost"]["steps"]
-    assert student.details["chosen"] == {"teacher": "baseline", "passages": 120}
-    assert alone.details["chosen"] == {"teacher": "baseline", "passages": 0}
+    own = student.details["chosen"]
+    assert own == {"teacher": "baseline", "passages": 120, "temperature": own["temperature"]}
+    assert alone.details["chosen"]["passages"] == 0
     for one in (student, alone):
         found = pq.read_table(one.path("curve.parquet")).to_pydict()
         assert all(np.isfinite(found["ce"]))

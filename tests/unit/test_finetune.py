@@ -2,12 +2,14 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.numpy import load_file
+from scipy.special import softmax
 from sklearn import metrics
 
 from tests.toys_training import STEPS, checkpoint, model, passages, rows, task, tokenizer
@@ -15,6 +17,8 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import dev_score, score
 from tlm.errors import InputError
 from tlm.settings.options import Compute
+from tlm.shallow.temperature import fitted_temperature
+from tlm.training import classification
 from tlm.training.classification import class_logits, masked_lm_loss
 from tlm.training.device import autocast, memory_advice, resolve_device, resolve_precision
 from tlm.training.input.texts import Examples
@@ -120,16 +124,35 @@ def test_the_weights_that_are_best_on_dev_are_kept(root, examples, end):
     assert best > 0.6  # words tell the class
 
 
+def test_probabilities_have_the_temperature_of_dev(root, examples, start, monkeypatch):
+    settings = "finetune.epochs=1", "finetune.lr=0.01"
+    ours = model(root, start, examples, *settings)
+    read = Examples.open(Artifact.open(examples), ours.input("task_tokens"), 48)
+    dev = read.rows("dev")
+
+    def logits(of):
+        return class_logits(build.load(of.path("model")), read.texts, dev, torch.device("cpu"))
+
+    after, temperature = logits(ours), ours.details["chosen"]["temperature"]
+    shutil.rmtree(ours.uri)
+    monkeypatch.setattr(classification, "fitted_temperature", lambda chances, gold: 1.0)
+    raw = model(root, start, examples, *settings)
+    before = logits(raw)
+    assert temperature == fitted_temperature(softmax(before.astype(np.float64), axis=1), read.labels[dev]) != 1
+    assert after == pytest.approx(before / temperature, abs=1e-5)
+    assert raw.details["chosen"] == {"temperature": 1.0}
+
+
 def test_the_head_is_fresh_or_the_checkpoint_s(root, examples, start):
     frozen = ("finetune.lr=1e-12", "finetune.epochs=1")
     old = load_file(start.path("model") / "model.safetensors")
     reset = load_file(model(root, start, examples, *frozen).path("model") / "model.safetensors")
-    kept = load_file(
-        model(root, start, examples, *frozen, "finetune.reset_head=false").path("model") / "model.safetensors"
-    )
+    own = model(root, start, examples, *frozen, "finetune.reset_head=false")
+    kept = load_file(own.path("model") / "model.safetensors")
     seeded = load_file(model(root, start, examples, *frozen, seed=5).path("model") / "model.safetensors")
     for name, value in old.items():
-        assert np.allclose(kept[name], value, atol=1e-6)
+        shrunk = own.details["chosen"]["temperature"] if name.startswith("classifier.") else 1
+        assert np.allclose(kept[name] * shrunk, value, atol=1e-6)
         if not name.startswith(("classifier.", "head.")):
             assert np.allclose(reset[name], value, atol=1e-6)
     for name in ("classifier.weight", "head.dense.weight"):

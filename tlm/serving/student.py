@@ -36,7 +36,7 @@ def teach(
     teacher, passages = recipe.settings["teacher"], len(work.passages) if work.passages is not None else 0
     arm = recipe.inputs["checkpoint"].details["arm"]
     carry_out(work, draft, recipe, compute, root, arm=arm, teacher=teacher, taught_passages=passages)
-    draft.details["chosen"] = {"teacher": teacher, "passages": passages}
+    draft.details["chosen"] = {"teacher": teacher, "passages": passages, **draft.details.get("chosen", {})}
 
 
 class Distillation(Classification):

@@ -68,7 +68,7 @@ class Vectors:
         In scripts without spaces, pairs of letters are words, too.
         """
         texts = [with_pairs(words) for words in texts]
-        numbers = np.fromiter((self._numbers.get(word, -1) for word in chain.from_iterable(texts)), np.int64)
+        numbers = np.fromiter((self.numbers.get(word, -1) for word in chain.from_iterable(texts)), np.int64)
         rows = np.repeat(np.arange(len(texts)), [len(words) for words in texts])
         known = numbers >= 0
         shape = (len(texts), len(self.words))
@@ -78,7 +78,8 @@ class Vectors:
         return sums / np.where(lengths > 0, lengths, 1)  # type: ignore[no-any-return]
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def numbers(self) -> dict[str, int]:
+        """The rows of the words."""
         return {word: number for number, word in enumerate(self.words)}
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tlm.data.tasks.metrics import Floats
 
-TRIED = tuple(2 ** (step / 4) for step in sorted(range(-8, 9), key=abs))  # among equals, the first wins
+TRIED = tuple(2 ** (step / 4) for step in sorted(range(-8, 13), key=abs))  # among equals, the first wins
 DOUBT = 20  # a temperature of 1 counts as much as this many examples
 TINY = 1e-12
 

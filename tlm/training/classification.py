@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -25,6 +25,7 @@ from tlm.retrieval.subset.export import PUBLISHED, further_text
 from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
 from tlm.shallow.folder import config_of
+from tlm.shallow.temperature import fitted_temperature
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
 from tlm.training.device import resolve_device, run_facts, to_device
 from tlm.training.distributed.group import ProcessGroup
@@ -148,24 +149,35 @@ def carry_out(
     assert not loaded.unexpected_keys
     merge(work.model.body)
     build.to_units(work.model, work.examples.scale)
-    if work.examples.several:
-        chances = expit(work.dev_logits().astype(np.float64))
-        work.model.body.config[THRESHOLDS] = fitted_thresholds(chances, work.examples.labels[work.dev_rows]).tolist()
+    chosen = _fit_probabilities(work)
     tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
     build.save(work.model, draft.folder / "model", tokenizer)
     state.curve.write(draft, work.columns(state.curve, plan))
     facts["parameters"] = parameters = build.parameter_count(work.model)
     cost = {"steps": plan.steps, **state.curve.cost(parameters)}
-    draft.details = {**facts, "best_step": state.best.step, "best_dev": state.best.score, "cost": cost}
+    draft.details = {**facts, **chosen, "best_step": state.best.step, "best_dev": state.best.score, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}
     draft.run |= run_facts(torch_device, settings.precision)
     card = {
         **facts, "shape": work.shape, "marks": work.examples.marks, "weights": settings.weights, "best": state.best,
-        "evaluations": len(work.evaluated), "cost": cost, **about,
+        "evaluations": len(work.evaluated), "cost": cost, **chosen, **about,
         "stage1": recipe.inputs["checkpoint"].details["cost"],
     }  # fmt: skip
     text = _model_card({**recipe.inputs["task"].details, "train": len(work.stream.rows)}, card)
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
+
+
+def _fit_probabilities(work: "Classification") -> dict[str, Any]:
+    """Fit on dev what makes answers of probabilities: the thresholds of several labels, or a temperature of classes."""
+    if work.examples.scale:
+        return {}
+    logits, gold = work.dev_logits().astype(np.float64), work.examples.labels[work.dev_rows]
+    if work.examples.several:
+        work.model.body.config[THRESHOLDS] = fitted_thresholds(expit(logits), gold).tolist()
+        return {}
+    temperature = fitted_temperature(softmax(logits, axis=1), gold)
+    build.rescale(work.model, 1 / temperature)
+    return {"chosen": {"temperature": temperature}}
 
 
 _MARKUP = re.compile(r"([\\`\[\]<>&!])")  # in names from outside, what begins links, images and HTML
@@ -178,7 +190,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
         task: Details of the task artifact, and ``train``: how many training examples.
         facts: What stage 2 knows: arm, seed, parameters; shape, the model's; marks, where spans are put first in each
             text; weights (of `Finetune`); best, a `Best`, and the number of evaluations; cost of this stage and of
-            stage1; of a student, teacher and taught_passages.
+            stage1; of a student, teacher and taught_passages; of a model with a temperature, chosen.
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
     marks = [list(pair) for pair in facts["marks"]]
@@ -186,6 +198,7 @@ def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
     before = " after it was trained on with more text (stage 1)" if facts["stage1"]["steps"] else ""
     filled = {
         "name": _MARKUP.sub(r"\\\1", printable(task["name"])),
+        "sure": texts["sure"].format(**facts["chosen"]) if "chosen" in facts else "",
         "knows": texts["knows"][start],
         "origin": texts["origin"][start].format(before=before, **facts),
         "ends": texts["ends"] if facts["shape"].cut == HEAD_TAIL else "",

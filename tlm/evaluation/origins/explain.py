@@ -133,9 +133,8 @@ def _sources(model: StaticModel, text: str, second: str | None) -> Iterator[tupl
 
 def _words(vectors: Vectors, words: list[str], weights: NDArray[np.float64]) -> Values:
     """What each word of a mean of length 1 adds."""
-    number = {word: place for place, word in enumerate(vectors.words)}
-    known = [word for word in with_pairs(words) if word in number]
-    rows = [number[word] for word in known]
+    known = [word for word in with_pairs(words) if word in vectors.numbers]
+    rows = [vectors.numbers[word] for word in known]
     weighted = vectors.weights[rows, np.newaxis].astype(np.float64) * vectors.vectors[rows]
     return zip(known, weighted @ weights / (np.linalg.norm(weighted.sum(axis=0)) or 1.0), strict=True)
 

@@ -286,7 +286,7 @@ def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
             settings = "; ".join(f"{name} {value}" for name, value in chosen.items())
             found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
-        yield Details("What the models without a neural network, and mixtures, chose on dev", tuple(found))
+        yield Details("What the models chose on dev", tuple(found))
 
 
 def predictions(contents: Contents) -> Iterator[Block]:

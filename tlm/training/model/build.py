@@ -136,16 +136,16 @@ def to_units(model: Encoder, scale: Scale | None) -> None:
     The last layer of its head does that. A model of classes, whose scale is None, stays as it is.
     """
     if scale:
-        _rescale(model, scale.deviation, scale.mean)
+        rescale(model, scale.deviation, scale.mean)
 
 
 def to_standardised(model: Encoder, scale: Scale | None) -> None:
     """Undo `to_units`, for training that goes on."""
     if scale:
-        _rescale(model, 1 / scale.deviation, -scale.mean / scale.deviation)
+        rescale(model, 1 / scale.deviation, -scale.mean / scale.deviation)
 
 
-def _rescale(model: Encoder, factor: float, shift: float) -> None:
+def rescale(model: Encoder, factor: float, shift: float = 0.0) -> None:
     """Change the last layer so that it answers factor · y + shift; on the CPU, as not all devices have float64."""
     layer = model.body.output
     with torch.no_grad():

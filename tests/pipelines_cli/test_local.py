@@ -41,7 +41,7 @@ def test_an_error_is_said_again_if_other_steps_went_on(monkeypatch: pytest.Monke
             sys.stdout.write("\n".join(lines) + "\n")
             raise RuntimeError
 
-        return refused(local._run_pipeline, pipeline, {})
+        return refused(local._run_pipeline, pipeline, {}, lambda: None)
 
     assert "a step failed: its error is shown above (all" in said(*failing)
     on = "10:00:09.1 - INFO - Executing task 'baseline'"

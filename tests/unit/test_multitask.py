@@ -155,6 +155,7 @@ def test_a_kept_head_is_that_of_the_task(tmp_path):
             finetune(made.uri, one, preset="tiny", overrides=still, compute=Compute(device="cpu"), root=str(tmp_path))
         )
         found = load_file(model.path("model") / build.WEIGHTS)["classifier.weight"]
+        found *= model.details["chosen"]["temperature"]
         assert torch.allclose(found, heads[f"{place}.classifier.weight"], atol=1e-6)
     unseen = other_task(tmp_path, "single", "unseen")
     with pytest.raises(InputError, match="has no head for 'unseen' with these classes"):

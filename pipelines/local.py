@@ -42,7 +42,7 @@ _TASK = re.compile(
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
-_LACKED = "tlm.errors.Interrupted: the step was killed, perhaps for lack of memory; free some, or give it more"
+_LACKED = ("Interrupted", "the step was killed, perhaps for lack of memory; free some, or give it more")
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
 
@@ -76,11 +76,12 @@ class Transcript(io.TextIOBase):
         return len(text)
 
     def _show(self, line: str) -> None:
-        task, error = _TASK.match(line), _ERROR.match(_LACKED if _KILLED.match(line) else line)
-        if error:
-            self.fault = self.fault or (error["kind"], error["sentence"])
+        task, error = _TASK.match(line), _ERROR.match(line)
+        fault = _LACKED if _KILLED.match(line) else (error["kind"], error["sentence"]) if error else None
+        if fault:
+            self.fault = self.fault or fault
             self._traceback = []
-            say(f"    {error['sentence']}")
+            say(f"    {fault[1]}")
         elif line.startswith("Traceback") or (self._traceback and not task):
             self._traceback.append(line)
         elif task:
@@ -106,7 +107,7 @@ def stoppable(transcript: Transcript, end_steps: Callable[[], None]) -> Iterator
     """Let each signal to stop that is not ignored interrupt a pipeline as Ctrl-C does. The running steps end, too.
 
     A terminal sends its signals to all processes. SIGTERM is passed on if all of our group are surely ours.
-    `end_steps` ends steps that are no processes of ours.
+    `end_steps` ends the steps that are not our processes: containers.
     """
     leads = os.getpgrp() == os.getpid()
     wanted = [number for number in STOPS if leads or number != signal.SIGTERM]
@@ -152,10 +153,9 @@ def hardened_runner(outputs: Path, network: str, gpus: bool) -> Iterator[Runner]
         outputs.mkdir(parents=True, exist_ok=True)
 
         def remove() -> None:
-            ours = {"label": f"{LABEL}={name}"}
-            for container in daemon.containers.list(all=True, filters=ours, ignore_removed=True):
+            for one in daemon.containers.list(all=True, filters={"label": f"{LABEL}={name}"}, ignore_removed=True):
                 with suppress(APIError):  # Docker is removing it already
-                    container.remove(force=True)
+                    one.remove(force=True)
 
         try:
             yield DockerRunner(**hardened(outputs, network, gpus), labels={LABEL: name}), remove

@@ -193,6 +193,6 @@ def test_pages_mark_shared_pairs_of_letters_in_scripts_without_spaces(script: st
     assert shared_words(passage, write("griffin")) == [(passage, False)]
 
 
-def test_spaces_of_no_width_between_words_are_shown_as_they_are() -> None:
+def test_zero_width_spaces_between_words_are_shown_as_they_are() -> None:
     assert visible("ភាសា\u200bខ្មែរ") == "ភាសា\u200bខ្មែរ"
     assert visible("pay\u200bpal ក\u200b\u200bខ") == "pay⟨U+200B⟩pal ក\u200b⟨U+200B⟩ខ"

@@ -125,7 +125,7 @@ def for_users(error: BaseException) -> TlmError:
         return InputError(NO_TORCH)
     if isinstance(error, MemoryError) or "failed to map segment" in str(error):  # of a library, such as torch's
         return Interrupted("not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat")
-    # Of a process, of pyarrow's threads, of Python's
+    # no process can be forked, or no thread of pyarrow's or Python's started
     if isinstance(error, BlockingIOError) or any(one in str(error) for one in ("launch worker", "start new thread")):
         limits = "(`ulimit -v`, `ulimit -u`, a pod's limit)"
         return Interrupted(f"no thread can be started; give this process more memory or threads {limits}, then repeat")

@@ -3,6 +3,7 @@
 import itertools
 import re
 import unicodedata
+from collections.abc import Sequence
 
 import regex
 
@@ -18,7 +19,7 @@ _NOT_PLAIN = regex.compile(rf"[{MARKS}{UNSPACED}]", regex.V1)
 MANY_MARKS = 500
 _MANY_MARKS = regex.compile(rf"\p{{M}}{{{MANY_MARKS},}}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
-_INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, spaces of no width
+_INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, zero-width spaces
 # <e1> or [E1], and </e1>, [/E1] or [E1/]: the marks around a span, and other tags, which may have attributes
 _MARK = re.compile(r"([<\[])(/?)([A-Za-z][\w:.-]{0,31})(?:\s[^<>\[\]]{0,100}?)?(/?)([>\]])")
 _WORD = r"[\p{L}\p{N}\p{M}]"
@@ -119,6 +120,18 @@ def is_plain(text: str) -> bool:
 def is_unspaced(word: str) -> bool:
     """Whether a word is a letter of a script without spaces."""
     return not word.isascii() and bool(_UNSPACED.match(word))
+
+
+def with_pairs(words: Sequence[str]) -> Sequence[str]:
+    """Words, and behind each letter of a script without spaces its pair with the next such letter."""
+    if is_plain("".join(words)):
+        return words
+    found = []
+    for word, following in itertools.pairwise([*words, ""]):
+        found.append(word)
+        if is_unspaced(word) and is_unspaced(following):
+            found.append(word + following)
+    return found
 
 
 def csv_separator(head: str) -> str:

@@ -8,7 +8,7 @@ pattern drops them and one-letter words, but span marks and one-letter words car
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from tlm.data.marks import Marks, listed_marks, places
 from tlm.data.tasks.metrics import Floats, Texts
-from tlm.data.text import is_plain, is_unspaced, word_pattern
+from tlm.data.text import is_plain, word_pattern
 
 NEIGHBOURS = 3  # words beside a span that are features
 LONGEST_BETWEEN = 8  # words between two spans that are one feature as a whole
@@ -44,18 +44,6 @@ def letters_of(text: str) -> list[str]:
     """The lower-cased words of a text without punctuation and underscores."""
     lowered = text.lower()
     return (_PLAIN_LETTERS if is_plain(lowered) else _LETTERS).findall(lowered)  # type: ignore[no-any-return]
-
-
-def with_pairs(words: Sequence[str]) -> Sequence[str]:
-    """Words, and behind each letter of a script without spaces its pair with the next such letter."""
-    if is_plain("".join(words)):
-        return words
-    found = []
-    for word, following in pairwise([*words, ""]):
-        found.append(word)
-        if is_unspaced(word) and is_unspaced(following):
-            found.append(word + following)
-    return found
 
 
 BREAK = " \n "  # between the texts of a pair; no text has a line break in it

@@ -18,9 +18,10 @@ from sklearn.utils.extmath import randomized_svd
 
 from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.metrics import Floats, Texts
+from tlm.data.text import with_pairs
 from tlm.errors import NothingLeft
 from tlm.shallow import folder as folders
-from tlm.shallow.features import Marked, of_marked, parts, with_pairs, words_of
+from tlm.shallow.features import Marked, of_marked, parts, words_of
 from tlm.shallow.linear import Dense, Given, OnDense, of_pairs
 
 DIMENSIONS = 128

@@ -168,7 +168,7 @@ def carry_out(
 
 
 def _fit_probabilities(work: "Classification") -> dict[str, Any]:
-    """Fit on dev what makes answers of probabilities: the thresholds of several labels, or a temperature of classes."""
+    """Fit thresholds of several labels, or a temperature of classes, to dev; the latter is returned for `details`."""
     if work.examples.scale:
         return {}
     logits, gold = work.dev_logits().astype(np.float64), work.examples.labels[work.dev_rows]

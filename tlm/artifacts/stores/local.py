@@ -133,7 +133,7 @@ class LocalStore:
                     yield Stored(name, stat.st_size, stat.st_mtime)
 
     def _unlisted(self, error: OSError) -> None:
-        """Refuse to list a part of our files as if it were all: `tlm gc` would remove what the rest was made from."""
+        """Refuse to list only some of our files: `tlm gc` would remove what the others were made from."""
         inside = Path(error.filename).relative_to(self.folder).parts
         is_ours = not inside or inside[0] in (*KINDS, "progress")
         if is_ours and not isinstance(error, FileNotFoundError | NotADirectoryError):  # another process removes them

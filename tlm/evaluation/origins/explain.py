@@ -18,7 +18,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, passages
 from tlm.data.tasks.examples import examples, read_splits
 from tlm.data.tasks.metrics import Floats, Texts
-from tlm.data.text import normalise
+from tlm.data.text import normalise, with_pairs
 from tlm.errors import InputError, nearest
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Items, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
@@ -27,7 +27,7 @@ from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import Cascade, Mixture, Predictor, open_predictor
 from tlm.progress import track
 from tlm.shallow import published, tfidf
-from tlm.shallow.features import LETTERS, joined, parts, with_pairs, words_of
+from tlm.shallow.features import LETTERS, joined, parts, words_of
 from tlm.shallow.linear import Linear
 from tlm.shallow.models import FAMILIES, ShallowPredictor
 from tlm.shallow.published import EmbeddingsModel

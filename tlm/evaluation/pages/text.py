@@ -8,10 +8,10 @@ from typing import Any
 
 import regex
 
-from tlm.data.text import is_unspaced, word_pattern
+from tlm.data.text import with_pairs, word_pattern
 from tlm.errors import BLANKS
 
-# Without the joiners and emoji selectors that many texts need, and the spaces of no width between words of Thai, Lao,
+# Without the joiners and emoji selectors that many texts need, and the zero-width spaces between words of Thai, Lao,
 # Burmese and Khmer. Two names that differ in one of these look alike.
 BIDI_AND_CONTROLS = re.compile(
     r"(?:[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -98,14 +98,9 @@ def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str,
     words, pairs of neighbouring letters are.
     """
     words, pieces = _WORD.findall(question.lower()), [piece for piece in _WORD.split(passage) if piece]
-    known, pairs = set(words) - COMMON, set(_pairs(words)) - {""}
-    near = [False, *(pair in pairs for pair in _pairs([piece.lower() for piece in pieces])), False]
+    known, pairs = set(words) - COMMON, set(with_pairs(words)) - set(words)
+    near = [False, *((left + right).lower() in pairs for left, right in pairwise(pieces)), False]
     same = (len(piece) >= least and piece.lower() in known for piece in pieces)
     marked = zip(pieces, map(any, zip(same, near, near[1:], strict=False)), strict=True)
     runs = groupby(marked, key=lambda pair: pair[1])
     return [("".join(piece for piece, _ in run), is_shared) for is_shared, run in runs]
-
-
-def _pairs(words: list[str]) -> list[str]:
-    """Each two neighbours as one where both are letters of a script without spaces, else nothing."""
-    return [left + right if is_unspaced(left) and is_unspaced(right) else "" for left, right in pairwise(words)]

@@ -3,7 +3,7 @@
 Words are segmented by UAX #29 as in Lucene 9 and 10 (StandardTokenizer, Unicode 12.1): an emoji sequence is one token,
 each ideograph and hiragana is a token. Tokens are cut at 255 UTF-16 units and lower-cased one code point at a time.
 There are no stop words and no stemming. The grammar takes a clause of Thai, Lao, Khmer or Burmese for one word, which
-hardly another text has; so both engines are given the pairs of its neighbouring letters in its place (`in_pairs`).
+hardly any other text has, so both engines get the pairs of its neighbouring letters instead (`in_pairs`).
 
 `terms_of_text` turns a text into a string of word-break classes, one letter per code point, and runs the grammar over
 that string. `terms` finds the same terms faster in many texts: it concatenates them, as bytes if they are ASCII,
@@ -72,9 +72,9 @@ _LETTER = regex.compile(r".\p{M}*")  # with its vowel signs and tones
 
 
 def in_pairs(text: str) -> str:
-    """A text whose runs of Thai, Lao, Khmer and Burmese letters are their pairs of neighbours, apart from each other.
+    """Replace each run of Thai, Lao, Khmer or Burmese letters with its pairs of neighbouring letters, spaced apart.
 
-    What has such pairs already stays as it is, but for spaces.
+    Applied again, it changes nothing but spaces.
     """
     return text if text.isascii() else _CLAUSE.sub(_pairs, text)
 

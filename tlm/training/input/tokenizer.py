@@ -38,8 +38,8 @@ from tlm.training.input.tokenize import tokenize
 
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 _OTHER_NAMES = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
-COVERED = 0.9995  # of the text, by the letters that word pieces know: as SentencePiece does
-MANY_MARKS = 0.15  # a character: Hindi, Thai, Khmer, Vietnamese have 0.19 to 0.36, Japanese 0.08, English next to none
+COVERED = 0.9995  # share of the text that the letters of word pieces cover, as in SentencePiece
+MANY_MARKS = 0.15  # per character; Hindi, Thai, Khmer, Vietnamese have 0.19 to 0.36, Japanese 0.08, English 0.0003
 _CONTINUING, _BEGINNING = "##", ("Ġ", "▁")  # marks of a word's later pieces, or of its first one
 
 LONGEST_WORD = 100_000  # letters: the trainers' time grows with the square, to half an hour for a word of a million
@@ -62,8 +62,8 @@ def train_vocabulary(kind: str, texts: list[str], vocab_size: int, lower_case: b
 
 def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
     characters = Counter(chain.from_iterable(texts))
-    without_marks = None if _share_of_marks(characters) <= MANY_MARKS else False  # None: where case is folded
-    normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=without_marks)
+    strip = False if _share_of_marks(characters) > MANY_MARKS else None  # None: where case is folded
+    normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=strip)
     splitter, usual = pre_tokenizers.BertPreTokenizer(), min(1000, max(80, vocab_size // 20))
     letters = _alphabet(characters, normalizer, usual, (vocab_size - len(SPECIAL)) // 2)
     more = [letter for letter in letters[usual:] if not unicodedata.name(letter, "").startswith("CJK")]  # each a word
@@ -109,7 +109,7 @@ def _share_of_marks(characters: Counter[str]) -> float:
 
 
 def _alphabet(characters: Counter[str], normalizer: normalizers.Normalizer, least: int, most: int) -> list[str]:
-    """The most frequent characters of the normalised texts, in that order: so many that `COVERED` of the text is."""
+    """The most frequent characters of the normalised texts, which cover `COVERED` of them: from `least` to `most`."""
     counts: Counter[str] = Counter()
     for character, count in characters.items():  # normalising each once is far faster than normalising whole texts
         counts.update(dict.fromkeys(normalizer.normalize_str(character), count))

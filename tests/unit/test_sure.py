@@ -3,6 +3,7 @@
 import csv
 import json
 import tracemalloc
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from tests.tiny import write_tiny
 from tests.toys import make, read_json, save
 from tests.unit.test_mix import LABELS, Store, answered, chances_of, drawn, gold_of, rows_of, values_of
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.upkeep import download
 from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import score
+from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.origins.explain import explained
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.predict.models import located
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import ABOVE_ALL, Cascade, Mixture, Weights, fitted_cascade, open_predictor
+from tlm.evaluation.predict.written import Tally
 from tlm.evaluation.report.report import report
+from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import SPEED, evaluate, rate, together
 from tlm.evaluation.score.mix import ReportRow, mix, mixed
 from tlm.evaluation.score.scores import _answers, coverage
@@ -75,6 +80,28 @@ def test_a_bad_row_is_neither_sure_nor_unsure(store: Store, tmp_path: Path, caps
     predict_command(store.baseline, source=str(tmp_path / "in.txt"), **given_values)
     assert "1 rows predicted, 1 of them unsure, 1 bad rows" in capsys.readouterr().err
     assert [row["unsure"] for row in csv.DictReader(to.open())] == ["true", ""]
+
+
+def test_the_last_line_shows_a_change_of_the_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_tiny(tmp_path, documents=1)
+    root, source = str(tmp_path / "store"), tmp_path / "in.txt"
+    model = baseline(load_task(str(tmp_path / "task"), root=root), root=root)
+    texts = [json.loads(line) for line in (tmp_path / "task" / "train.jsonl").open()]
+    source.write_text("".join(f"{row['text']}\n" for row in texts if row["label"] == "bread"))
+    predict_command(model, source=str(source), to=str(tmp_path / "out.jsonl"))
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
+    assert {row["label"] for row in rows} == {"bread"}
+    mean = sum(row["probability"] for row in rows) / len(rows)
+    assert f"; mean probability {mean:.2f}; labels: bread 100% (task: 33%)\n" in capsys.readouterr().err
+
+
+def test_the_last_line_names_the_commonest_labels_and_none_for_numbers() -> None:
+    tally = Tally(good=10, labels=Counter({f"class {n}": n for n in range(1, 8)}))
+    named = ", ".join(f"class {n} {n / 28:.0%}" for n in (7, 6, 5, 4, 3))
+    assert list(tally.described({})) == [f"labels: {named} and 2 more"]
+    tally = Tally()
+    tally.add({"row": 1, "text": "a", "value": 3.5})
+    assert (tally.good, list(tally.described({}))) == (1, [])
 
 
 def test_both_protocols_mark_what_predict_marks(store: Store) -> None:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -85,7 +85,9 @@ def predict_command(
 
     def loaded() -> Asked:
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
-        return Asked(open_predictor(folder, device)[0], fields, keep, at_least, likeliest, to_format)
+        task = artifact.nearest("task") if artifact else None
+        usual = task.counts.get("labels", {}) if task else {}
+        return Asked(open_predictor(folder, device)[0], fields, keep, at_least, likeliest, to_format, usual)
 
     if many:
         made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
@@ -101,30 +103,37 @@ def predict_command(
     say(f"predict: {said}")
 
 
+@dataclass
 class Asked:
     """A model, and what is asked of it for each row of a file.
 
-    Args:
+    Attributes:
         model: The model.
         fields: Field of the text, and of the second text if there is one.
         keep: Further fields, which answers have, too.
         at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
         likeliest: How many labels have a probability in a row; 0: all.
         form: Format of the answers.
+        usual: How often the task has each label; {} if that is not known.
 
     Raises:
         InputError: answers have one of the kept fields already.
     """
 
-    def __init__(
-        self, model: Predictor, fields: list[str], keep: list[str], at_least: float, likeliest: int, form: WriteFormat
-    ) -> None:
-        self.model, self.fields, self.keep, self.form = model, fields, keep, form
-        self.at_least, self.likeliest = at_least, likeliest
-        self.head = columns(model, len(fields) > 1, at_least, likeliest)
-        if taken := sorted({*keep} & {*self.head, *ANSWER}):
+    model: Predictor
+    fields: list[str]
+    keep: list[str]
+    at_least: float
+    likeliest: int
+    form: WriteFormat
+    usual: dict[str, int]
+
+    def __post_init__(self) -> None:
+        """Name the columns."""
+        self.head = columns(self.model, len(self.fields) > 1, self.at_least, self.likeliest)
+        if taken := sorted({*self.keep} & {*self.head, *ANSWER}):
             raise InputError(f"answers have a field '{taken[0]}' of their own, so it cannot be kept; rename it")
-        self.head[1:1] = keep
+        self.head[1:1] = self.keep
 
     def write(self, rows: Iterator[InputRow], source: str, sink: TextIO) -> str:
         """Answer the rows of a source; returns how many there are, in words.
@@ -133,12 +142,13 @@ class Asked:
         """
         found = answers(self.model, rows, self.at_least, self.likeliest)
         shown = found if sink is sys.stdout else track(found, "predict", unit="rows")
-        count, error = write_rows(shown, self.form, self.head, sink)
-        if count["bad"] and not count["good"]:
-            why = f"none of its {count['bad']} rows can be predicted; the first: {error}"
+        tally = write_rows(shown, self.form, self.head, sink)
+        if tally.bad and not tally.good:
+            why = f"none of its {tally.bad} rows can be predicted; the first: {tally.error}"
             raise InputError(f"nothing of {source} was predicted, because {why}")
-        unsure = f", {count['unsure']} of them unsure" if self.at_least else ""
-        return f"{count['good']} rows predicted{unsure}, {count['bad']} bad rows answered with an error"
+        unsure = f", {tally.unsure} of them unsure" if self.at_least else ""
+        said = f"{tally.good} rows predicted{unsure}, {tally.bad} bad rows answered with an error"
+        return "; ".join([said, *tally.described(self.usual)])
 
 
 def fill(

@@ -8,8 +8,9 @@ import secrets
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -22,6 +23,7 @@ from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import say
 
 WriteFormat = Literal["jsonl", "csv"]
+MOST_SHOWN = 5  # labels, in the log
 
 # Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
 # may split cells there. A signed number alone, such as the class -1, is none.
@@ -42,15 +44,55 @@ def columns(model: Predictor, pair: bool, at_least: float, likeliest: int = 0) -
     return ["row", *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
 
 
-def write_rows(
-    rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO
-) -> tuple[Counter[str], str]:
-    """Write predicted rows one at a time; returns how many are good, unsure and bad, and the first error.
+@dataclass
+class Tally:
+    """What was answered.
+
+    Attributes:
+        good: Number of rows with an answer.
+        unsure: How many of these are unsure.
+        bad: Number of rows without one.
+        error: That of the first bad row.
+        sure: Sum of the probabilities of the answers.
+        labels: How often each label was given; a text may have several, or numbers and no label.
+    """
+
+    good: int = 0
+    unsure: int = 0
+    bad: int = 0
+    error: str = ""
+    sure: float = 0.0
+    labels: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Count a row."""
+        if "error" in row:
+            self.bad, self.error = self.bad + 1, self.error or row["error"]
+            return
+        self.good, self.unsure = self.good + 1, self.unsure + row.get("unsure", False)
+        self.sure += row.get("probability", 0.0)
+        self.labels.update(row.get("labels", [row["label"]] if "label" in row else []))
+
+    def described(self, usual: Mapping[str, int]) -> Iterator[str]:
+        """Say how sure the answers are and which labels they give, beside those of the task (`usual`, if known)."""
+        if self.sure:
+            yield f"mean probability {self.sure / self.good:.2f}"
+        given, of_task, shares = self.labels.total(), sum(usual.values()), []
+        for label, count in self.labels.most_common(MOST_SHOWN):
+            task = f" (task: {usual.get(label, 0) / of_task:.0%})" if of_task else ""
+            shares.append(f"{label} {count / given:.0%}{task}")
+        more = f" and {len(self.labels) - MOST_SHOWN} more" if len(self.labels) > MOST_SHOWN else ""
+        if shares:
+            yield f"labels: {', '.join(shares)}{more}"
+
+
+def write_rows(rows: Iterable[dict[str, Any]], form: WriteFormat, head: Sequence[str], sink: TextIO) -> Tally:
+    """Write predicted rows one at a time, and count them.
 
     No terminal and no spreadsheet can read a command in them: JSON escapes control and direction characters, so that
     values are unchanged; `inert` says what is done in CSV, whose columns are `head`.
     """
-    counts, error = Counter[str](), ""
+    tally = Tally()
     writer = csv.writer(sink, lineterminator="\n")
     if form == "csv":
         writer.writerow(map(inert, head))
@@ -61,10 +103,8 @@ def write_rows(
             cells = row | {f"p({label})": value for label, value in row.get("probabilities", {}).items()}
             cells |= {"labels": label_text(row.get("labels")), "unsure": str(row.get("unsure", "")).lower()}
             writer.writerow(inert(cells.get(name, "")) for name in head)
-        counts["bad" if "error" in row else "good"] += 1
-        counts["unsure"] += row.get("unsure", False)
-        error = error or row.get("error", "")
-    return counts, error
+        tally.add(row)
+    return tally
 
 
 def check_new(to: str) -> None:

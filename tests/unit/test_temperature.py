@@ -1,8 +1,10 @@
 """Temperatures of linear models and mixtures: they are the right ones, and change no label."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +27,10 @@ def drawn(chances: Floats, seed: int = 0) -> NDArray[np.int64]:
     """Classes drawn with these probabilities."""
     found: NDArray[np.int64] = (np.random.default_rng(seed).random((len(chances), 1)) > chances.cumsum(axis=1)).sum(1)
     return found
+
+
+Kind = Callable[[Floats], Any]
+KINDS = pytest.mark.parametrize("kind", [sparse.csr_matrix, np.asarray], ids=["sparse", "dense"])
 
 
 def chances_of(count: int, classes: int, seed: int = 0) -> Floats:
@@ -52,9 +58,10 @@ def test_with_few_examples_it_is_nearer_to_one() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("temperature", [0.3, 3.0])
-def test_labels_stay_as_they_are(classes: int, temperature: float) -> None:
+@KINDS
+def test_labels_stay_as_they_are(kind: Kind, classes: int, temperature: float) -> None:
     random = np.random.default_rng(2)
-    features, gold = sparse.csr_matrix(random.normal(size=(300, 5))), random.integers(0, classes, 300)
+    features, gold = kind(random.normal(size=(300, 5))), random.integers(0, classes, 300)
     model = Linear.fit(features, gold, classes, 0.1, balanced=True)
     before, after = model.predict(features), replace(model, temperature=temperature).predict(features)
     assert after.argmax(axis=1).tolist() == before.argmax(axis=1).tolist()
@@ -62,11 +69,12 @@ def test_labels_stay_as_they_are(classes: int, temperature: float) -> None:
     assert (after.max(axis=1).mean() > before.max(axis=1).mean()) == (temperature < 1)
 
 
-def test_a_class_without_examples_still_gets_no_probability() -> None:
+@KINDS
+def test_a_class_without_examples_still_gets_no_probability(kind: Kind) -> None:
     features = np.eye(6)
-    gold = np.array([0, 1] * 3)
-    model = Linear.fit(sparse.csr_matrix(features), gold, 3, 1.0, balanced=False)
-    assert replace(model, temperature=4.0).predict(features)[:, 2].tolist() == [0] * 6
+    gold = np.array([0, 1, 2] * 2)
+    model = Linear.fit(kind(features), gold, 4, 1.0, balanced=False)
+    assert replace(model, temperature=4.0).predict(features)[:, 3].tolist() == [0] * 6
 
 
 def given_of(gold: NDArray[np.int64], train: int) -> Given:
@@ -77,11 +85,12 @@ def given_of(gold: NDArray[np.int64], train: int) -> Given:
     return Given(split("train", gold[:train]), split("dev", gold[train:]), "macro_f1", ["a", "b", "c"])
 
 
-def test_a_search_fits_the_temperature_to_dev() -> None:
+@KINDS
+def test_a_search_fits_the_temperature_to_dev(kind: Kind) -> None:
     random, train = np.random.default_rng(4), 180
     features = random.normal(size=(240, 4))
     gold = drawn(special.softmax(2 * features[:, :3], axis=1))
-    rows = sparse.csr_matrix(features)
+    rows = kind(features)
     search = Search(given_of(gold, train))
     matrices = [(rows[seen], rows[unseen]) for seen, unseen in search.folds]
     search.consider("x", matrices, [0.01], weighted=[False])
@@ -123,14 +132,14 @@ def test_the_temperature_of_a_part_is_left_out_of_account(own: float) -> None:
     assert cross_fitted(changed, gold, group, fit) == pytest.approx(cross_fitted(parts, gold, group), abs=1e-9)  # type: ignore[arg-type]
 
 
-def test_a_mixture_knows_the_temperature_of_its_linear_part(tmp_path: Path) -> None:
+def test_a_mixture_knows_the_temperatures_of_its_parts(tmp_path: Path) -> None:
     task, root = task_of(tmp_path, "plain"), str(tmp_path)
     linear, vectors = baseline(task, root=root), static(task, root=root)
-    own = Artifact.open(linear, "metrics").json("metrics.json")["chosen"]["temperature"]
-    assert own < 1
+    own = [Artifact.open(one, "metrics").json("metrics.json")["chosen"]["temperature"] for one in (linear, vectors)]
+    assert 1 not in own
     mixture = Artifact.open(mix([linear, vectors], root=root), "metrics")
     parts = parts_of([Artifact.open(one, "metrics") for one in (linear, vectors)])
-    assert [part.temperature for part in parts] == [own, 1.0]
+    assert [part.temperature for part in parts] == own
     model = mixture.input("model")
     predictor, _ = open_predictor(model.path("model"), "cpu")
     assert predictor.weights.temperature == model.details["temperature"] == model.details["chosen"]["temperature"]  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ class Linear:
         classes: Number of classes; 0 for numbers.
         softmax: Whether the rows are normalised together, not each by itself.
         thresholds: Of each label, where a text may have several; else None.
-        temperature: That of the probabilities, if each row is normalised by itself and a text has one label; else 1.
+        temperature: That of the probabilities, if a text has one label; else 1.
     """
 
     weights: Floats
@@ -101,7 +101,7 @@ class Linear:
         if not self.classes:
             return values
         if self.softmax:
-            return special.softmax(values, axis=1)  # type: ignore[no-any-return]
+            return special.softmax(values / self.temperature, axis=1)  # type: ignore[no-any-return]
         chances: Floats = special.expit(values, out=values)  # with many texts and classes, nothing else is as large
         if self.thresholds is not None:
             return chances
@@ -226,7 +226,7 @@ class Search:
         chosen = {**about, "class weights": "balanced" if best.balanced else "none", "C": best.strength}
         if self.gold.ndim == 2:
             found = replace(found, thresholds=fitted_thresholds(*self._judged(self.folds)).tolist())
-        elif self.classes and not found.softmax:
+        elif self.classes:
             dev = self.views[-1]  # it was predicted by this very model, not one of less text
             chosen["temperature"] = fitted_temperature(*self._judged(dev))
             found = replace(found, temperature=chosen["temperature"])

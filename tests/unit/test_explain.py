@@ -35,7 +35,7 @@ def expected(model: Tfidf | StaticModel, totals: np.ndarray) -> np.ndarray:
     if model.labels is None:
         return totals
     if model.linear.softmax:
-        return softmax(totals)
+        return softmax(totals / model.linear.temperature)
     powers = expit(totals) ** (1 / model.linear.temperature)
     return powers / powers.sum()
 

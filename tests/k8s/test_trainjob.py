@@ -19,9 +19,9 @@ from tests.servers.servers import free_port
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted, Terminated
-from tlm.runs import api as kubernetes
+from tlm.runs import pods as kubernetes
 from tlm.runs import trainjob
-from tlm.runs.api import Api, Refused
+from tlm.runs.pods import Api, Refused
 from tlm.runs.trainjob import follow, train_job
 from tlm.settings.options import Pods
 

@@ -14,8 +14,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.since import earlier
 from tlm.progress import say
 from tlm.retrieval.search.index import check_index_name
-from tlm.runs.api import KFP_POD, Api
-from tlm.runs.pods import DATA_LIMITS, check_pods, check_quota
+from tlm.runs.pods import DATA_LIMITS, KFP_POD, Api, check_pods, check_quota
 from tlm.runs.registry import Registry, check_model_name
 from tlm.settings.options import Pods
 

@@ -18,7 +18,7 @@ from tlm.artifacts.produce import finished
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.runs import pods as every
-from tlm.runs.api import KFP_POD, Api, Refused
+from tlm.runs.pods import KFP_POD, Api, Refused
 from tlm.settings import presets
 from tlm.settings.options import Pods
 from tlm.training.distributed.process import Stop, stopping

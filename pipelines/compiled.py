@@ -221,7 +221,7 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter], where: str) 
     return value
 
 
-MADE_BY = {"tlm": "pipelines.tlm:build", "shallow": "pipelines.tlm:shallow", "predict": "pipelines.predict:build"}
+MADE_BY = {"tlm": "pipelines.tlm:build", "shallow": "pipelines.tlm:shallow", "predict": "pipelines.tlm:predict"}
 MADE_BY |= {name: f"research.pipelines.{name}:build" for name in ("rerank", "ablation", "multitask")}
 
 

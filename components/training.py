@@ -96,5 +96,4 @@ def train_on_nodes(
     from tlm.settings.options import Pods
 
     arm, pods = PlannedRun.parse(run).loaded(root), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
-    how = {**arm.inputs(), **arm.settings(), "nodes": nodes, "pods": pods, "root": root}
-    return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start
+    return train_on_nodes(arm, nodes=nodes, pods=pods, root=root) if "1" in arm.stages else arm.start

@@ -121,10 +121,8 @@ class Manifest(Reference):
             raise Damaged(f"{where}: the manifest is damaged or from another version; repeat its step")
         try:
             return cls.model_validate(facts)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise InputError(f"{where}: {field}: {first['msg']}; a newer tlm wrote it; upgrade here") from None
+        except ValidationError:
+            raise InputError(f"{where}: a newer tlm wrote it; upgrade here") from None
 
 
 def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:
@@ -285,10 +283,8 @@ class Artifact:
 
     def address(self, logical: str) -> str:
         """Return the URI of a top-level folder by its logical name (``model``). The digest of the files is in it."""
-        for entry in self.manifest.files:
-            if entry.logical.startswith(f"{logical}/"):
-                return f"{self.uri}/{entry.name.partition('/')[0]}"
-        raise InputError(f"{self.uri} has no folder '{logical}'")
+        inside = next(entry for entry in self.manifest.files if entry.logical.startswith(f"{logical}/"))
+        return f"{self.uri}/{inside.name.partition('/')[0]}"
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
         """Return the entries whose logical names match `pattern`, sorted so that 99999 comes before 100000."""

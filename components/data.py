@@ -80,8 +80,6 @@ def preflight(
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings",
     [
-        ("top_k", int),
-        ("query", str),
         ("tokenizer_kind", str),
         ("vocab_size", int),
         ("texts", str),

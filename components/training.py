@@ -42,9 +42,7 @@ def evaluate(
     from tlm.evaluation.report.kfp import log_scores
     from tlm.runs.plan import PlannedRun
 
-    uri = PlannedRun.parse(run).scored(model, gpus, root)
-    log_scores(uri, metrics, confusion_matrix)
-    return uri
+    return log_scores(PlannedRun.parse(run).scored(model, gpus, root), metrics, confusion_matrix)
 
 
 @component(TRAIN_IMAGE)

@@ -121,8 +121,10 @@ class Manifest(Reference):
             raise Damaged(f"{where}: the manifest is damaged or from another version; repeat its step")
         try:
             return cls.model_validate(facts)
-        except ValidationError:
-            raise InputError(f"{where}: a newer tlm wrote it; upgrade here") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise InputError(f"{where}: {field}: {first['msg']}; a newer tlm wrote it; upgrade here") from None
 
 
 def content_digest(files: list[FileEntry], details: dict[str, Any]) -> str:

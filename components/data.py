@@ -80,8 +80,6 @@ def preflight(
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Settings",
     [
-        ("top_k", int),
-        ("query", str),
         ("tokenizer_kind", str),
         ("vocab_size", int),
         ("texts", str),
@@ -209,8 +207,7 @@ def select(
     from tlm.settings.options import Filters
 
     subset, scored = select(arm, Filters(near_duplicates, overlap), root)
-    if made := subset or scored:
-        log_counts(made, counts)
+    log_counts(subset or scored, counts)
     return subset, scored
 
 
@@ -251,9 +248,7 @@ def baseline(task: str, root: str, metrics: Output[Metrics]) -> str:
     from tlm.evaluation.report.kfp import log_scores
     from tlm.evaluation.score.baseline import baseline
 
-    uri = baseline(task, root=root)
-    log_scores(uri, metrics)
-    return uri
+    return log_scores(baseline(task, root=root), metrics)
 
 
 @component(DATA_IMAGE)

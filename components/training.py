@@ -42,9 +42,7 @@ def evaluate(
     from tlm.evaluation.report.kfp import log_scores
     from tlm.runs.plan import PlannedRun
 
-    uri = PlannedRun.parse(run).scored(model, gpus, root)
-    log_scores(uri, metrics, confusion_matrix)
-    return uri
+    return log_scores(PlannedRun.parse(run).scored(model, gpus, root), metrics, confusion_matrix)
 
 
 @component(TRAIN_IMAGE)
@@ -96,5 +94,4 @@ def train_on_nodes(
     from tlm.settings.options import Pods
 
     arm, pods = PlannedRun.parse(run).loaded(root), Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
-    how = {**arm.inputs(), **arm.settings(), "nodes": nodes, "pods": pods, "root": root}
-    return train_on_nodes(arm.task, **how) if "1" in arm.stages else arm.start
+    return train_on_nodes(arm, nodes=nodes, pods=pods, root=root) if "1" in arm.stages else arm.start

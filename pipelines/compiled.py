@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 
 KINDS = ("data", "train")
-OTHERS = ("serve",)  # `make images` names it too; no pipeline runs in it
 _REFERENCE = re.compile(
     r"([a-z0-9][\w.-]*(:\d+)?/)?[a-z0-9][\w.-]*(/[a-z0-9][\w.-]*)*"  # registry, repository
     r"(:(?P<tag>\w[\w.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -38,15 +37,12 @@ _REFERENCE = re.compile(
 def load_images(file: Path) -> dict[str, str]:
     """Return the references by kind, ``{"data": …, "train": …}``, from a JSON or YAML file (written by `make images`).
 
-    The image `serve` may be there, and is left out.
+    Others, such as `serve`, may be there, and are left out.
 
     Raises:
-        InputError: There is no such file, it has another key, one of the two is missing, or a reference is not exact.
+        InputError: There is no such file, one of the two is missing, or a reference is not exact.
     """
     images = read_mapping(file, "a mapping with 'data' and 'train', as `make images` writes it to build/images.json")
-    for kind in images:
-        if kind not in KINDS + OTHERS:
-            raise InputError(f"{file}: '{kind}' is not one of the images{nearest(str(kind), KINDS + OTHERS)}")
     for kind in KINDS:
         if kind not in images:
             raise InputError(f"{file}: the image '{kind}' is missing; expected both 'data' and 'train'")
@@ -221,7 +217,7 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter], where: str) 
     return value
 
 
-MADE_BY = {"tlm": "pipelines.tlm:build", "shallow": "pipelines.tlm:shallow", "predict": "pipelines.predict:build"}
+MADE_BY = {"tlm": "pipelines.tlm:build", "shallow": "pipelines.tlm:shallow", "predict": "pipelines.tlm:predict"}
 MADE_BY |= {name: f"research.pipelines.{name}:build" for name in ("rerank", "ablation", "multitask")}
 
 

@@ -16,10 +16,13 @@ from tlm.runs.pods import CONFIG_MAP, DATA_LIMITS, LEAST, S3_ADDRESSES, S3_KEYS,
 from tlm.settings.options import Filters, Pods, Prices
 
 
-def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def pipeline(
+    name: str, display_name: str, about: str = "", **given: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Turn a function into one that returns the pipeline for a number of machines.
 
-    The arguments of the function are `machines`, those in `given`, groups of parameters, and single parameters.
+    The arguments of the function are `machines`, those in `given` (see `flat`), groups of parameters, and single
+    parameters. What it does is said by `about`, or else by its docstring.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -28,13 +31,14 @@ def pipeline(name: str, display_name: str, **given: Any) -> Callable[[Callable[.
             steps = flat(function, form=True, machines=machines, **given)
             # the form in the UI shows names only, so the description says what the parameters mean
             lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
-            description = "\n".join([parse(steps.__doc__ or "").short_description or "", "", "Parameters:", "", *lines])
+            summary = about or parse(steps.__doc__ or "").short_description or ""
+            description = "\n".join([summary, "", "Parameters:", "", *lines])
             several = [f"{count} {what.replace('_', ' ')}" for what, count in vars(machines).items() if count > 1]
             suffix = "".join(f"-{words.replace(' ', '-')}" for words in several)
             shown = f"{display_name} on {' and '.join(several)}" if several else display_name
-            about = {"name": name + suffix, "display_name": shown, "description": description}
+            named = {"name": name + suffix, "display_name": shown, "description": description}
             # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
-            made = dsl.pipeline(**about)(steps)
+            made = dsl.pipeline(**named)(steps)
             # a pod requests as many GPUs as its step is told to use; kfp cannot compile a field of a loop's item here
             for executor in made.pipeline_spec.deployment_spec["executors"].values():
                 if "accelerator" in (resources := executor["container"]["resources"]):
@@ -155,14 +159,10 @@ class Needs(NamedTuple):
 SMALL = Needs("100m", "1", "256Mi", "1Gi", "1Gi")
 MEDIUM = Needs("500m", "2", "1Gi", "4Gi", "20Gi")
 LARGE = Needs(LEAST["cpu"], DATA_LIMITS["cpu"], LEAST["memory"], DATA_LIMITS["memory"], "200Gi")
-NEEDS = (
+NEEDS = (  # all other steps that do not train are LARGE
     dict.fromkeys(("preflight", "plan-apart", "register", "no-embeddings"), SMALL)
     | dict.fromkeys(("load-task", "load-tasks", "advise", "baseline", "mix", "report", "report-tasks"), MEDIUM)
-    | {"train-on-nodes": MEDIUM}  # it starts other pods, perhaps from a published model, which it loads
-    | dict.fromkeys(("load-corpus", "index", "retrieve", "export", "tokenizer", "plan"), LARGE)
-    | dict.fromkeys(("plan-corpus", "stage-corpus", "dedup-corpus", "write-corpus"), LARGE)
-    | dict.fromkeys(("select", "embed", "subsets", "models", "trials", "task-subsets", "shared-tokenizer"), LARGE)
-    | {"publish-corpus": MEDIUM, "plan-together": LARGE}
+    | dict.fromkeys(("train-on-nodes", "publish-corpus"), MEDIUM)  # the former starts pods, and may load a model
 )
 TRAINING = ("train", "train-multitask", "finetune", "evaluate", "rerank", "predict")  # those with the input `gpus`
 LONG = (*TRAINING, "train-on-nodes")
@@ -173,7 +173,7 @@ def equip(step: PipelineTask, name: str, training: Pods) -> None:
     if name in TRAINING:
         _equip_training(step, training)
     else:
-        _limit(step, NEEDS[name])
+        _limit(step, NEEDS.get(name, LARGE))
     _connect(step, name)
     _secure(step, name)
     # KFP's own cache is off: our keys find finished work, and a cache hit could be the URI of a deleted artifact

@@ -1,16 +1,18 @@
-"""The TLM pipeline: corpus and task in, models and a report out, with the runs (arms × seeds) side by side.
+"""The pipelines: corpus and task in, models and a report out, with the runs (arms × seeds) side by side; and `predict`.
 
 The pipeline `shallow` is the quick part of it: it trains no network, takes minutes, and needs torch only where a
 published model is named. It takes the same parameters, so that one file of parameters serves both; those of training
 pods have no effect there.
+
+In `predict`, a trained model labels files; as a recurring run, what is new since the last one.
 """
 
 from typing import Any
 
-from components import data
+from components import data, training
 from pipelines import steps as stages
 from pipelines.form import Compared, Corpus, Draws, Index, Parallelism, Registry, Store, Task
-from pipelines.steps import pipeline
+from pipelines.steps import equip_all, pipeline
 from tlm.errors import InputError
 from tlm.settings.options import Filters, Pods, Prices
 
@@ -34,6 +36,8 @@ def steps(
     Args:
         report_against: URI of an earlier report or of earlier metrics, to say what has changed since; empty for none.
     """
+    if machines.nodes > 1 and not network:
+        raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
     root = store.root
     checked = {"engine": index.engine, "registry": registry.address, "network": network, "against": report_against}
     checked |= {"index": index.name, "model": registry.model}
@@ -58,27 +62,41 @@ def steps(
 
 
 build = pipeline("tlm", "TLM", network=True)(steps)
+SHALLOW = "Compare a linear model of the task with static word vectors of retrieved text, and with both mixed."
+shallow = pipeline("tlm-shallow", "TLM without training a network", SHALLOW, network=False, run=Draws)(steps)
 
 
-@pipeline("tlm-shallow", "TLM without training a network")
-def shallow(
+@pipeline("tlm-predict", "TLM: label new files")
+def predict(
     machines: Parallelism,
-    corpus: Corpus,
-    export: Filters,
-    index: Index,
-    registry: Registry,
-    report: Prices,
-    run: Draws,
-    store: Store,
-    task: Task,
     train: Pods,
-    report_against: str = "",
+    predict_model: str,
+    predict_source: str,
+    predict_to: str,
+    predict_at_least: float = 0.0,
+    predict_keep: str = "",
+    predict_likeliest: int = 0,
+    predict_pair_field: str = "",
+    predict_text_field: str = "text",
 ) -> str:
-    """Compare a linear model of the task with static word vectors of retrieved text, and with both mixed.
+    """Label the texts of files with a trained model. Repeated, it labels only new files.
 
     Args:
-        report_against: URI of an earlier report or of earlier metrics, to say what has changed since; empty for none.
+        predict_model: URI of a report (the model that it recommends), of metrics or of a model.
+        predict_source: Files, as a folder or glob, such as s3://bucket/texts/*.parquet (jsonl, csv, tsv, parquet).
+        predict_to: Folder of the answers, such as s3://bucket/labels/: one file for each file that is read. A file that
+            is already answered there is not predicted again.
+        predict_at_least: Probability below which an answer is unsure, which the field `unsure` then says; 0 for none.
+        predict_keep: Fields or columns that answers have, too, such as an id, separated by commas.
+        predict_likeliest: How many labels have a probability in an answer, the likeliest first; 0: all.
+        predict_pair_field: Field or column of the second text, for a task on pairs.
+        predict_text_field: Field or column of the text; several, such as subject,body, are joined.
     """
-    if machines.nodes > 1:
-        raise InputError("pipeline 'shallow' trains no network; leave --nodes out")
-    return steps(machines, False, corpus, export, index, registry, report, run, store, task, train, report_against)
+    if machines != Parallelism():
+        raise InputError("pipeline 'predict' predicts in one pod; leave --nodes and --data-pods out")
+    texts = {"text_field": predict_text_field, "pair_field": predict_pair_field, "keep": predict_keep}
+    where = {"model": predict_model, "source": predict_source, "to": predict_to}
+    how = {"at_least": predict_at_least, "likeliest": predict_likeliest, "gpus": train.gpus}
+    made = training.predict(**where, **texts, **how).output
+    equip_all(train)
+    return made

@@ -71,7 +71,7 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
     """``s3://<fresh bucket>/prefix``; the environment leads boto3's default chain there."""
     import boto3
 
-    from tlm.artifacts.stores import close_stores
+    from tlm.artifacts.stores import opened
 
     for name, value in {
         "AWS_ENDPOINT_URL_S3": s3_server.url,
@@ -84,9 +84,9 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
         monkeypatch.setenv(name, value)
     bucket = f"tlm-{uuid.uuid4().hex[:16]}"
     boto3.client("s3").create_bucket(Bucket=bucket)
-    close_stores()  # clients hold the endpoint and the keys they were made with
+    opened.cache_clear()  # clients hold the endpoint and the keys they were made with
     yield f"s3://{bucket}/prefix"
-    close_stores()
+    opened.cache_clear()
 
 
 def started(server: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:

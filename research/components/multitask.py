@@ -28,14 +28,15 @@ def load_tasks(
 
 @component(DATA_IMAGE)
 def task_subsets(
-    index: str, tasks: list[str], query: str, top_k: int, near_duplicates: bool, overlap: bool, root: str
+    index: str, tasks: list[str], preset: str, overrides: str, near_duplicates: bool, overlap: bool, root: str
 ) -> list[str]:
     """Retrieve and export a subset for each task; the first subset is their union, without dev or test text of any."""
     from research.multitask.merge import task_subsets
     from tlm.settings.options import Filters
+    from tlm.settings.presets import resolve
 
-    filters = Filters(near_duplicates, overlap)
-    return task_subsets(index, tasks, filters, query=query, top_k=top_k, root=root)
+    asked, filters = resolve(preset, overrides.split()).retrieve, Filters(near_duplicates, overlap)
+    return task_subsets(index, tasks, filters, query=asked.query, top_k=asked.top_k, root=root)
 
 
 @component(DATA_IMAGE)

@@ -42,8 +42,8 @@ def build(
     corpus_uri = steps.corpus(loaded, corpus, machines, root)
     tasks = loaded.output
     index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
-    query = {name: settings[name] for name in ("query", "top_k")}
-    subsets = multitask.task_subsets(index=index_uri, tasks=tasks, **query, **vars(export), root=root).output
+    preset = {"preset": run.preset, "overrides": run.overrides}
+    subsets = multitask.task_subsets(index=index_uri, tasks=tasks, **preset, **vars(export), root=root).output
     vocabulary = {"kind": settings["tokenizer_kind"], "vocab_size": settings["vocab_size"]}
     tokenizer = multitask.shared_tokenizer(corpus=corpus_uri, tasks=tasks, **vocabulary, root=root).output
     sources = {"tasks": tasks, "tokenizer": tokenizer, "subsets": subsets}

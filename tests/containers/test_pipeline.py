@@ -24,7 +24,7 @@ from tests.containers.conftest import BUILT, ROOT
 from tests.servers.servers import S3Server
 from tests.tiny import in_files, write_tiny
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores import close_stores, open_store
+from tlm.artifacts.stores import open_store, opened
 from tlm.retrieval.retrieve import SCORED, SEARCHED
 
 KINDS = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
@@ -67,13 +67,13 @@ def environment(inner_elasticsearch: str, inner_s3: S3Server, tmp_path_factory: 
         ):
             patch.delenv(name, raising=False)
         patch.setenv("TLM_CACHE", str(tmp_path_factory.mktemp("cache")))
-        close_stores()
+        opened.cache_clear()
         store = boto3.client("s3")
         store.create_bucket(Bucket=BUCKET)
         for path in folder.rglob("*.jsonl"):
             store.upload_file(str(path), BUCKET, f"data/{path.relative_to(folder)}")
         yield values
-        close_stores()
+        opened.cache_clear()
 
 
 def command(root: str, *options: str, **parameters: str) -> list[str]:

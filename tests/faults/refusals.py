@@ -16,7 +16,7 @@ from pipelines import client
 from tests.published import write_bert
 from tests.tiny import GLUE, TOPICS
 from tests.toys_training import task
-from tlm.artifacts.stores import close_stores, open_store
+from tlm.artifacts.stores import open_store, opened
 from tlm.data.corpus.load import load_corpus
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
@@ -43,11 +43,11 @@ def settings(**variables: str) -> Iterator[None]:
     """The environment with these variables, and stores that were opened before forgotten."""
     known = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "us-east-1"}
     with patch.dict(os.environ, known | variables):
-        close_stores()
+        opened.cache_clear()
         try:
             yield
         finally:
-            close_stores()
+            opened.cache_clear()
 
 
 def refused(trial: Callable[[], object], expected: str = "") -> bool:

@@ -17,7 +17,7 @@ from tests.servers.faulty import Trouble, faulty
 from tests.servers.servers import S3Server, s3
 from tlm.artifacts.artifact import MANIFEST, Artifact
 from tlm.artifacts.produce import Draft
-from tlm.artifacts.stores import close_stores, open_store
+from tlm.artifacts.stores import open_store, opened
 
 T = TypeVar("T")
 Start = Callable[..., AbstractContextManager[S3Server]]
@@ -85,7 +85,7 @@ def asked(**variables: str | None) -> Iterator[None]:
 
 def _forget() -> None:
     boto3.DEFAULT_SESSION = None  # it remembers credentials
-    close_stores()
+    opened.cache_clear()
 
 
 def large(draft: Draft) -> None:

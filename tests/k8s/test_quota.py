@@ -8,7 +8,7 @@ import yaml
 from tests.k8s import tools
 from tests.k8s.trainer import NAMESPACE, Trainer, serving
 from tlm.errors import InputError
-from tlm.runs.api import Api
+from tlm.runs.pods import Api
 from tlm.runs.preflight import check_run
 from tlm.settings.options import Pods
 

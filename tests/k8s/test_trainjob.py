@@ -19,9 +19,10 @@ from tests.servers.servers import free_port
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError, Interrupted, Terminated
-from tlm.runs import api as kubernetes
+from tlm.runs import pods as kubernetes
 from tlm.runs import trainjob
-from tlm.runs.api import Api, Refused
+from tlm.runs.plan import PlannedRun
+from tlm.runs.pods import Api, Refused
 from tlm.runs.trainjob import follow, train_job
 from tlm.settings.options import Pods
 
@@ -265,18 +266,21 @@ def test_a_pod_knows_where_its_api_is(tmp_path, monkeypatch):
 # ---- all of it
 
 
+def planned(root: object, examples: str, subset: str = "") -> PlannedRun:
+    return PlannedRun("bm25", 0, examples, tokenizer(root, examples), subset, "tiny", " ".join(SMALL))
+
+
 def test_two_nodes_make_the_checkpoint_of_one_on_s3(s3_root, trainer, api, monkeypatch, capsys):
     """The command that stands in the TrainJob, run as Trainer runs it; only Kubernetes is not there."""
     examples = task(s3_root)
-    settings = {"tokenizer": tokenizer(s3_root, examples), "subset": passages(s3_root, "subset"), "preset": "tiny"}
-    settings |= {"overrides": SMALL, "root": s3_root}
+    run = planned(s3_root, examples, passages(s3_root, "subset"))
     monkeypatch.setenv("TLM_PROCESSES", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("KFP_POD_NAME", "this-pod")
     monkeypatch.setattr(trainjob.Api, "of_pod", lambda: api)
     ended: list[tuple[int, str]] = []
     trainer.at_look = [lambda: played(trainer, ended), lambda: None]
-    uri = trainjob.train_on_nodes(examples, **settings)
+    uri = trainjob.train_on_nodes(run, root=s3_root)
     assert [code for code, _ in ended] == [0, 0], ended
     made = Artifact.open(uri, "checkpoint")
     assert made.run()["processes"] == 2
@@ -288,21 +292,19 @@ def test_two_nodes_make_the_checkpoint_of_one_on_s3(s3_root, trainer, api, monke
 
     calls = len(trainer.asked)
     begun = time.monotonic()
-    assert trainjob.train_on_nodes(examples, **settings) == uri
+    assert trainjob.train_on_nodes(run, root=s3_root) == uri
     assert len(trainer.asked) == calls
     assert time.monotonic() - begun < 10
 
 
 def test_several_nodes_without_a_cluster_are_refused(s3_root):
     examples = task(s3_root)
-    settings = {"tokenizer": tokenizer(s3_root, examples), "preset": "tiny", "overrides": SMALL, "root": s3_root}
+    run = planned(s3_root, examples)
     with pytest.raises(InputError, match="there is no Kubernetes API here: training on several nodes must be started"):
-        trainjob.train_on_nodes(examples, **settings)
+        trainjob.train_on_nodes(run, root=s3_root)
 
 
 def test_a_folder_of_one_node_is_refused(tmp_path):
     examples = task(tmp_path)
     with pytest.raises(InputError, match=r"is a folder of one node; give one on S3 \(s3://bucket/prefix\)"):
-        trainjob.train_on_nodes(
-            examples, tokenizer=tokenizer(tmp_path, examples), preset="tiny", overrides=SMALL, root=str(tmp_path)
-        )
+        trainjob.train_on_nodes(planned(tmp_path, examples), root=str(tmp_path))

@@ -51,7 +51,7 @@ def test_the_resources_of_another_pipeline_have_its_name(cli, tmp_path: Path) ->
         (("-o", "tlm.json"), "--output tlm.json: must end in .yaml"),
         (
             ("-o", "/proc/no/tlm.yaml", "--images", GOLDEN / "images.json"),
-            "--output /proc/no/tlm.yaml: cannot be written",
+            "/proc/no: No such file or directory; fix that, then repeat",
         ),
         (
             ("-o", "x.yaml", "--kubernetes-manifests", "--version", "A_B"),

@@ -46,7 +46,7 @@ def test_what_may_become_another_image_is_refused(tmp_path: Path, reference: str
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"data": "a:1", "trian": "b:1"}', "'trian' is not one of the images; did you mean 'train'?"),
+        ('{"data": "a:1", "trian": "b:1"}', "the image 'train' is missing; expected both 'data' and 'train'"),
         ("data: a:1\n", "the image 'train' is missing; expected both 'data' and 'train'"),
         (
             "- a:1\n",

@@ -125,8 +125,6 @@ def test_a_class_has_its_part_unless_a_limit_stops_it(labels, top_k):
 
 
 def test_a_share_that_makes_no_sense_is_refused(root, index):
-    with pytest.raises(InputError, match=r"share 'class' is not known; did you mean 'classes'\?"):
-        retrieve(index, task_of(["red"], root), share="class", root=root)
     rows = [(word, None, float(place), split) for split in ("train", "dev", "test") for place, word in
             enumerate(("red", "blue"))]  # fmt: skip
     with pytest.raises(InputError, match="is a regression, so no classes can share the hits"):
@@ -245,8 +243,6 @@ def test_there_are_more_random_passages_than_are_wanted(root):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"arm": "bm52"}, "arm 'bm52' is not known; did you mean 'bm25'?"),
-        ({"query": "fll"}, "query 'fll' is not known; did you mean 'full'?"),
         ({"arm": "random"}, "needs --same-size-as"),
         ({"same_size_as": "root/subset/123"}, "arm 'bm25' takes no --same-size-as"),
     ],
@@ -269,7 +265,6 @@ def test_a_subset_of_another_corpus_is_refused(root, index):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"engine": "lucene"}, "engine 'lucene' is not known; known are elasticsearch, embedded"),
         ({"name": "-x"}, "is no index name"),
         ({"k1": -0.1}, "k1 is -0.1; expected 0 or more"),
     ],

@@ -285,10 +285,8 @@ class Artifact:
 
     def address(self, logical: str) -> str:
         """Return the URI of a top-level folder by its logical name (``model``). The digest of the files is in it."""
-        for entry in self.manifest.files:
-            if entry.logical.startswith(f"{logical}/"):
-                return f"{self.uri}/{entry.name.partition('/')[0]}"
-        raise InputError(f"{self.uri} has no folder '{logical}'")
+        inside = next(entry for entry in self.manifest.files if entry.logical.startswith(f"{logical}/"))
+        return f"{self.uri}/{inside.name.partition('/')[0]}"
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
         """Return the entries whose logical names match `pattern`, sorted so that 99999 comes before 100000."""

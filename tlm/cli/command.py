@@ -93,12 +93,14 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
         form: For the form of a pipeline: the field `words` of `corpus: Layout` becomes `corpus_words`, fields marked
             as `FINE` are left out, and parameters are sorted by name. `function` gets placeholders of values,
             which nothing checks.
-        given: Values of parameters that callers do not see.
+        given: Values of parameters that callers do not see; or, for a dataclass parameter, the kind to take instead.
     """
     from docstring_parser import parse
 
     signature = inspect.signature(function, eval_str=True)
-    seen = [parameter for parameter in signature.parameters.values() if parameter.name not in given]
+    others = {name: given.pop(name) for name in [*given] if isinstance(given[name], type)}
+    shown = ((one, others.get(name, one.annotation)) for name, one in signature.parameters.items() if name not in given)
+    seen = [one.replace(annotation=kind) for one, kind in shown]
     kinds: dict[str, Any] = {one.name: one.annotation for one in seen if is_dataclass(one.annotation)}
     groups = {one.name: _fields(one, form) for one in seen if one.name in kinds}
     parameters = [part for one in seen for part in (groups[one.name].values() if one.name in groups else [one])]

@@ -17,7 +17,7 @@ from tlm.data.passages import texts
 from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.retrieval.search.query import Docs, Dropped, Engine, Found, Query, Scores, choose, fit, make_queries
@@ -30,7 +30,6 @@ RERANKED = "rerank"  # by `research.rerank`, with a model that was trained on BM
 WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no query
 WITH_QUERIES = ("bm25", *SEARCHED)
 RETRIEVED = (*WITH_QUERIES, "random", *SCORED)
-KINDS = ("full", "rake", "auto")
 EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
 _NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
 NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
@@ -93,7 +92,7 @@ def retrieve(
     """
     source, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
     corpus = source.input("corpus")
-    _check(arm, query, top_k, share, same_size_as, embedder)
+    _check(arm, top_k, same_size_as, embedder)
     if share == CLASSES and labelled.details["problem"] == "regression":
         raise InputError(f"{task} is a regression, so no classes can share the hits; take share '{EXAMPLES}'")
     NOT_NEGATIVE.check("seed", seed)
@@ -115,10 +114,7 @@ def retrieve(
     return produce(recipe, root, _write, recipe, embedder)
 
 
-def _check(arm: str, query: str, top_k: int, share: str, like: str, embedder: str) -> None:
-    for name, given, known in (("arm", arm, RETRIEVED), ("query", query, KINDS), ("share", share, (EXAMPLES, CLASSES))):
-        if given not in known:
-            raise InputError(f"{name} '{given}' is not known{nearest(given, known)}")
+def _check(arm: str, top_k: int, like: str, embedder: str) -> None:
     Range(f"1 to {MOST_HITS} passages per query", 1, MOST_HITS).check("top_k", top_k)
     if (arm == "bm25") == bool(like):
         expected = "takes no --same-size-as" if like else "needs --same-size-as with the URI of the BM25 subset"

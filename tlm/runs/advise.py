@@ -78,16 +78,11 @@ def advice_for(task: str, preset: Preset, corpus: str = "") -> Advice:
         task: URI of the task.
         preset: The settings to start from.
         corpus: URI of the corpus or its index; "" if there is none yet.
-
-    Raises:
-        InputError: the task has no training examples.
     """
     from tlm.data.tasks.examples import examples
 
     labelled = Artifact.open(task, "task")
     rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
-    if not rows:
-        raise InputError(f"{labelled.uri} has no training examples; expected at least one")
     words = median(count(f"{row['text']} {row['text_pair'] or ''}".rstrip()) for row in rows)
     details = Artifact.open(corpus, "corpus", "index").details if corpus else {}
     return advise(len(rows), words, preset, details.get("passages", details.get("documents")))

@@ -246,13 +246,13 @@ def settings(
     published: str = "",
     published_preset: str = "",
     network: bool = True,
-) -> tuple[int, str, str, int, str, str]:
+) -> tuple[str, int, str, str]:
     """Resolve the presets with their overrides, and check arms, seeds and published models, before any work.
 
     Returns:
-        The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
-        `retrieve.query`, `tokenizer.kind` and `tokenizer.vocab_size`; the arms whose text is selected, separated by
-        commas; and of the `gpus` of a training pod, the one that other work with a model takes, as a string.
+        What the component `preflight` gives to the steps before training: `tokenizer.kind` and `tokenizer.vocab_size`;
+        the arms whose text is selected, separated by commas; and of the `gpus` of a training pod, the one that other
+        work with a model takes, as a string.
 
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice; or a
@@ -268,8 +268,8 @@ def settings(
     trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
     say(f"settings: preset {preset}, K={chosen}, {trained}")
     check_models(found)
-    retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
-    return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(min(int(gpus), 1))
+    tokenizer = resolved.tokenizer
+    return tokenizer.kind, tokenizer.vocab_size, ",".join(found.texts), str(min(int(gpus), 1))
 
 
 def _kept(overrides: Sequence[str]) -> list[str]:

@@ -14,8 +14,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.since import earlier
 from tlm.progress import say
 from tlm.retrieval.search.index import check_index_name
-from tlm.runs.api import KFP_POD, Api
-from tlm.runs.pods import DATA_LIMITS, check_pods, check_quota
+from tlm.runs.pods import DATA_LIMITS, KFP_POD, Api, check_pods, check_quota
 from tlm.runs.registry import Registry, check_model_name
 from tlm.settings.options import Pods
 
@@ -116,15 +115,10 @@ def _check_elasticsearch() -> None:
     from tlm.retrieval.search import elastic_client
     from tlm.retrieval.search.elastic_build import OURS, with_idle_nodes
 
-    if not os.environ.get(elastic_client.URL):
-        raise InputError(
-            f"{elastic_client.URL} is not set; set it to the address of Elasticsearch "
-            "(on Kubernetes: in the ConfigMap tlm), or choose the engine embedded"
-        )
     client = elastic_client.connect(at_once=True)
     elastic_client.check_privileges(client, OURS, PRIVILEGES, "the roles publisher and writer")
     _check_reader()
-    say(f"Elasticsearch {elastic_client.version(client) or '(version hidden)'}: may create and fill indices '{OURS}'")
+    say(f"Elasticsearch: may create and fill indices '{OURS}'")
     for index, nodes in with_idle_nodes(client).items():
         say(
             f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "

@@ -247,11 +247,7 @@ def _about(report: Artifact, best: dict[str, Any], checks: str, scored: Artifact
 
 def _file_facts(model: Artifact) -> dict[str, str]:
     """Return the address and the format of the model's folder."""
-    entry = model.entries(f"{FOLDER}/{CONFIG}")
-    if not entry:
-        raise InputError(f"{model.uri} has no file '{FOLDER}/{CONFIG}'; register a model that `tlm predict` takes")
-    config = json.loads(model.verified(entry[0]).read_text(encoding="utf-8"))
-    place = model.address(FOLDER)
+    config, place = model.json(f"{FOLDER}/{CONFIG}"), model.address(FOLDER)
     facts = {"uri": place if "://" in place else Path(place).as_uri()}
     if FAMILY in config:  # linear, static, a mixture: for `tlm predict` and `tlm serve`
         return facts | {"modelFormatName": "tlm", "modelFormatVersion": model.manifest.tool}

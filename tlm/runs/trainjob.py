@@ -6,7 +6,7 @@ adopts one that still runs, and resumes from the last snapshot of one that has e
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -18,38 +18,21 @@ from tlm.artifacts.produce import finished
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.runs import pods as every
-from tlm.runs.api import KFP_POD, Api, Refused
+from tlm.runs.plan import PlannedRun
+from tlm.runs.pods import KFP_POD, Api, Refused
 from tlm.settings import presets
 from tlm.settings.options import Pods
 from tlm.training.distributed.process import Stop, stopping
 from tlm.training.stages import checkpoint_recipe
 
 
-def train_on_nodes(
-    task: str,
-    *,
-    tokenizer: str,
-    subset: str = "",
-    start: str = "",
-    preset: str = "pocket",
-    overrides: Sequence[str] = (),
-    seed: int = 0,
-    nodes: int = 2,
-    pods: Pods = Pods(),
-    root: str | None = None,
-) -> str:
+def train_on_nodes(run: PlannedRun, *, nodes: int = 2, pods: Pods = Pods(), root: str | None = None) -> str:
     """Train stage 1 on several nodes, by a TrainJob of Kubeflow Trainer 2.2 or later.
 
     The checkpoint is the one that `tlm train` makes. This must run in a pod of the cluster.
 
     Args:
-        task: URI of the task.
-        tokenizer: URI of the tokenizer.
-        subset: URI of the subset; empty: the task-only arm.
-        start: URI of the checkpoint that training starts from; empty: fresh weights.
-        preset: Named settings.
-        overrides: Settings to change.
-        seed: Random seed of weights, order, masks and dropout.
+        run: The run, loaded.
         nodes: How many pods train together, one on each node.
         pods: Their resources.
         root: Store to write to, which holds all inputs; on S3, because all nodes write to it.
@@ -59,16 +42,17 @@ def train_on_nodes(
         Interrupted: a pod died, or somebody deleted the TrainJob; repeating resumes from the last snapshot.
         Terminated: SIGTERM arrived; the TrainJob was deleted, and its pods save their state.
     """
-    recipe = checkpoint_recipe(task, tokenizer, subset, presets.resolve(preset, overrides), seed, root, start)
+    settings = presets.resolve(**run.settings())
+    recipe = checkpoint_recipe(run.task, run.tokenizer, run.subset, settings, run.seed, root, run.start)
     if uri := finished(recipe, root):
         say("train: already there, nothing to do")
         return uri
     place = home(root, recipe.inputs.values()).root
     if not place.startswith("s3://"):
         raise InputError(f"root '{place}' is a folder of one node; give one on S3 (s3://bucket/prefix)")
-    command = ["tlm", "train", task, "--tokenizer", tokenizer, "--preset", preset, "--seed", str(seed)]
-    command += [*(("--subset", subset) if subset else ()), *(("--start", start) if start else ())]
-    command += [part for override in overrides for part in ("--set", override)]
+    command = ["tlm", "train", run.task, "--tokenizer", run.tokenizer, "--preset", run.preset, "--seed", str(run.seed)]
+    command += [*(("--subset", run.subset) if run.subset else ()), *(("--start", run.start) if run.start else ())]
+    command += [part for override in run.overrides.split() for part in ("--set", override)]
     command += ["--gpus", pods.gpus, "--root", place]
     api = Api.of_pod()
     if api is None:

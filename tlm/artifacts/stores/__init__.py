@@ -29,16 +29,12 @@ def open_store(root: str | None) -> Store:
     root = named_root(root) or DEFAULT_ROOT
     if root.startswith("s3:/") and not root.startswith("s3://"):
         raise InputError(f"root '{root}' has one slash; give s3://bucket/prefix")
-    return _open(root if "://" in root else f"file://{Path(root).expanduser().absolute()}")
-
-
-def close_stores() -> None:
-    """Forget the open stores. Needed after a change of the environment variables for S3."""
-    _open.cache_clear()
+    return opened(root if "://" in root else f"file://{Path(root).expanduser().absolute()}")
 
 
 @lru_cache
-def _open(root: str) -> Store:
+def opened(root: str) -> Store:
+    """The store at a whole address. After a change of the environment variables for S3, clear the cache."""
     scheme, _, path = root.partition("://")
     if scheme == "s3":
         from tlm.artifacts.stores.s3 import S3Store

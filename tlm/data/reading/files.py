@@ -107,14 +107,11 @@ class RawFile:
         return self.locate()
 
     def digest(self) -> str:
-        """Return the sha256 of the bytes, or address and commit of a Hub data set. Raises InputError: unreadable."""
+        """Return the sha256 of the bytes, or address and commit of a Hub data set."""
         if self.locate is None:
             return hub_digest(self.where)
-        try:
-            self._stamp = self._now()
-            return file_sha256(self.path, self.piece.ranges if self.piece else None)
-        except OSError as error:
-            raise InputError(f"{self.where} cannot be read: {error.strerror}; check its permissions") from None
+        self._stamp = self._now()
+        return file_sha256(self.path, self.piece.ranges if self.piece else None)
 
     def drop(self) -> None:
         """Remove the download; the next use downloads it again."""
@@ -256,8 +253,6 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     store = S3Store(f"s3://{bucket}")
     store.cache = stack.enter_context(scratch_folder(cache_folder() / "raw", "raw"))
     sizes = _on_s3(store, address, key.rstrip("/"))
-    if any({"", ".", ".."} & set(name.split("/")) for name in sizes):
-        raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
     return [
         _raw_file(f"s3://{bucket}/{name}", partial(store.local, name, size), size, cache=store.cache,
                   locate_ranges=partial(store.local_ranges, name, size))

@@ -88,8 +88,8 @@ def log_counts(uri: str, metrics: Any, model: Any = None) -> str:
     return uri
 
 
-def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
-    """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs (duck-typed)."""
+def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> str:
+    """Log a ``metrics`` artifact into the pipeline's Metrics and ClassificationMetrics outputs; returns `uri`."""
     artifact = Artifact.open(uri, "metrics")
     values = artifact.json("metrics.json")
     _name_run(artifact, metrics)
@@ -100,6 +100,7 @@ def log_scores(uri: str, metrics: Any, confusion_matrix: Any = None) -> None:
         confusion_matrix.log_confusion_matrix(values["labels"], matrix)
         if (label := positive(values["labels"])) and (curve := roc(artifact, label)):
             confusion_matrix.log_roc_curve(*curve)
+    return uri
 
 
 def write_dataset_card(subset: str, path: str, missing: str) -> None:

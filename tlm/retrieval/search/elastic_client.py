@@ -12,7 +12,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,7 +53,8 @@ def connect(*, at_once: bool = False) -> Elasticsearch:
     """
     url = os.environ.get(URL, "")
     if not url:
-        raise InputError(f"{URL} is not set; set it to the address of Elasticsearch, such as http://localhost:9200")
+        address = "the address of Elasticsearch, such as http://localhost:9200 (on Kubernetes: in the ConfigMap tlm)"
+        raise InputError(f"{URL} is not set; set it to {address}, or choose the engine embedded")
     check_url(url, URL)
     options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}}
     if key := _file(API_KEY_FILE, "api-key"):
@@ -106,14 +106,6 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
             raise
         other = f"but what answers there ({error.status_code}) is not Elasticsearch 9 or later"
         raise InputError(f"{URL} is {os.environ.get(URL)}, {other}") from None
-
-
-def version(client: Elasticsearch) -> str:
-    """The lowest version of a node; empty if the key or the distribution does not allow to ask for it."""
-    with suppress(ApiError, TransportError):
-        nodes = client.nodes.info(filter_path="nodes.*.version")["nodes"].values()
-        return min((str(node["version"]) for node in nodes), key=lambda text: [int(n) for n in text.split(".")])
-    return ""
 
 
 def check_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str], roles: str) -> None:

@@ -15,13 +15,12 @@ from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.stores import identity
 from tlm.data.parallel import each
 from tlm.data.passages import SEVERAL, shard_passages, shards, texts
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError
 from tlm.progress import Meter, say
 from tlm.retrieval.search.query import Engine
 from tlm.settings.options import Range
 
 VERSION, WITH_VECTORS = 3, 4
-ENGINES = ("embedded", "elasticsearch")
 ANALYZER = "standard"
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
@@ -60,8 +59,6 @@ def build_index(
         Interrupted: the server went away; the command can be repeated.
     """
     source = Artifact.open(corpus, "corpus")
-    if engine not in ENGINES:
-        raise InputError(f"engine '{engine}' is not known{nearest(engine, ENGINES)}")
     check_index_name(name)
     Range("0 or more", 0, sys.float_info.max).check("k1", k1)
     Range("0 to 1", 0, 1).check("b", b)

@@ -246,8 +246,9 @@ def settings(
     published: str = "",
     published_preset: str = "",
     network: bool = True,
+    names_only: bool = False,
 ) -> tuple[int, str, str, int, str, str]:
-    """Resolve the presets with their overrides, and check arms, seeds and published models, before any work.
+    """Resolve the presets with their overrides, and check arms, seeds and, unless `names_only`, published models.
 
     Returns:
         The settings of the steps before training, as the component `preflight` names them: `retrieve.top_k`,
@@ -266,8 +267,9 @@ def settings(
     runs += found.embeddings * len(found.models)
     chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
     trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
-    say(f"settings: preset {preset}, K={chosen}, {trained}")
-    check_models(found)
+    if not names_only:
+        say(f"settings: preset {preset}, K={chosen}, {trained}")
+        check_models(found)
     retrieve, tokenizer, texts = resolved.retrieve, resolved.tokenizer, ",".join(found.texts)
     return retrieve.top_k, retrieve.query, tokenizer.kind, tokenizer.vocab_size, texts, str(min(int(gpus), 1))
 

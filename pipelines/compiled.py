@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from pipelines.form import ONE_OF_EACH, Corpus, Parallelism, Task
+from pipelines.form import ONE_OF_EACH, Compared, Corpus, Index, Parallelism, Task
 from tlm import __version__
 from tlm.artifacts.produce import revision
 from tlm.errors import InputError, nearest, with_article
@@ -83,7 +83,8 @@ _LOCATIONS = (
 _SECRET = re.compile(r"://[^\s/]*:[^/]*@|://[^\s:/@]*:\S*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SHORTEST_SECRET = 8  # characters; a test server's password is often a word, which parameters contain, too
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "KFP_EXISTING_TOKEN")
-_GROUPS = {"corpus": Corpus, "export": Filters, "report": Prices, "task": Task, "train": Pods}
+_GROUPS = {"corpus": Corpus, "export": Filters, "index": Index, "report": Prices, "run": Compared, "task": Task}
+_GROUPS |= {"train": Pods}
 _TYPES = {"NUMBER_INTEGER": int, "NUMBER_DOUBLE": float, "STRING": str, "BOOLEAN": bool, "LIST": list, "STRUCT": dict}
 
 
@@ -131,11 +132,25 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
     checked = {name: _checked(name, value, known, f"{places[name]} '{name}'") for name, value in values.items()}
     groups = {prefix: _group(prefix, kind, checked) for prefix, kind in _GROUPS.items()}
     check_pods(groups["train"])
+    _check_names(groups["run"], groups["index"], groups["task"], checked.get("registry_model", ""))
     PROBABILITY.check("predict_at_least", checked.get("predict_at_least", 0))
     NOT_NEGATIVE.check("predict_likeliest", checked.get("predict_likeliest", 0))
     if address := checked.get("registry_address"):
         check_address(address)
     return checked
+
+
+def _check_names(run: Compared, index: Index, task: Task, model: str) -> None:
+    """Raise InputError for names that the first two steps would refuse, in pods that have to start for that."""
+    from tlm.data.registry import task_entry
+    from tlm.data.tasks.task import check_problem
+    from tlm.runs.plan import settings
+    from tlm.runs.preflight import check_names
+
+    settings(**vars(run) | {"overrides": run.overrides.split()}, names_only=True)
+    check_names(index.engine, index.name, model)
+    check_problem(task)
+    task_entry(task.path)
 
 
 def _group(prefix: str, kind: type, values: Mapping[str, Any]) -> Any:

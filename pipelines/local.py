@@ -42,6 +42,7 @@ _TASK = re.compile(
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
+_MISSING = {"ModuleNotFoundError: No module named 'torch'": ("InputError", NO_TORCH)}
 _LACKED = ("Interrupted", "the step was killed, perhaps for lack of memory; free some, or give it more")
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
@@ -77,7 +78,7 @@ class Transcript(io.TextIOBase):
 
     def _show(self, line: str) -> None:
         task, error = _TASK.match(line), _ERROR.match(line)
-        fault = _LACKED if _KILLED.match(line) else (error["kind"], error["sentence"]) if error else None
+        fault = _LACKED if _KILLED.match(line) else (error["kind"], error["sentence"]) if error else _MISSING.get(line)
         if fault:
             self.fault = self.fault or fault
             self._traceback = []
@@ -227,7 +228,8 @@ def run_pipeline(
             because of its input.
         Interrupted: A step failed otherwise; the same command resumes it.
     """
-    if not images and name not in ("shallow", "predict") and find_spec("torch") is None:  # before work for a network
+    needs_torch = name not in ("shallow", "predict") or parameters.get("run_published")
+    if needs_torch and not images and find_spec("torch") is None:  # before work for it
         raise InputError(NO_TORCH)
     os.environ.setdefault(THREADS, str(max(1, cores() // AT_ONCE)))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()

@@ -13,7 +13,7 @@ from pipelines import local
 from pipelines.compiled import of_this_code, read_parameters
 from tests.tiny import refused
 from tlm.artifacts.artifact import Artifact
-from tlm.errors import InputError
+from tlm.errors import NO_TORCH, InputError
 
 
 def test_what_a_step_puts_out_is_not_shown_a_second_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +142,17 @@ def test_networks_are_refused_at_once_where_pytorch_is_missing(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "neural networks need PyTorch, which is not installed here" in refused(local.run_pipeline, {}, name="tlm")
     assert "parameter 'corpus_paths' is missing" in refused(local.run_pipeline, {}, name="shallow")
+    published = {"run_published": "my/model"}
+    assert "neural networks need PyTorch" in refused(local.run_pipeline, published, name="shallow")
+
+
+def test_a_step_that_lacks_pytorch_ends_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """`predict` sees only in its step that the model is a network."""
+    shown = local.Transcript(io.StringIO())
+    shown.write("    Traceback (most recent call last):\n      File one\n")
+    shown.write("    ModuleNotFoundError: No module named 'torch'\n")
+    assert shown.fault == ("InputError", NO_TORCH)
+    assert capsys.readouterr().err == f"    {NO_TORCH}\n"
 
 
 def test_paths_of_a_corpus_may_have_spaces_around_them(tmp_path: Path) -> None:

@@ -85,6 +85,16 @@ def test_an_experiment_is_found_again(ask, api: StandIn) -> None:
         ("export_overlap=", "parameter 'export_overlap' has no value; leave it out"),
         ("corpus_words=[", "--set corpus_words=[: not valid YAML"),
         ("corpus_words", "--set corpus_words: expected name=value"),
+        ("run_preset=pockett", "preset 'pockett' is unknown; did you mean 'pocket'?"),
+        ("run_arms=bm25,randon", "arms: 'randon' is no arm; did you mean 'random'?"),
+        ("run_seeds=0;1", "seeds: '0;1' is no whole number"),
+        ("run_overrides=auto train.rh1=3", "setting 'train.rh1' is unknown; did you mean 'train.rho1'?"),
+        ("index_engine=elastic", "engine 'elastic' is unknown; expected embedded or elasticsearch"),
+        ("index_name=My corpus", "name 'My corpus' is no index name"),
+        ("registry_model=\n", r"the registered model's name is '\n'"),
+        ("task_metric=makro_f1", "unknown metric 'makro_f1'; did you mean 'macro_f1'?"),
+        ("task_problem=regresion", "unknown problem 'regresion'; did you mean 'regression'?"),
+        ("task_path=paper:sciercc", "no task of that name; did you mean 'paper:scierc'?"),
     ],
 )
 def test_a_wrong_parameter_calls_nobody(ask, api: StandIn, change: str, sentence: str) -> None:

@@ -38,6 +38,7 @@ class Answer:
 
     status: int
     body: bytes = b"{}"
+    headers: tuple[tuple[str, str], ...] = (("x-elastic-product", "Elasticsearch"),)
 
 
 Trouble = Callable[[Request], "Answer | int | None"]
@@ -81,7 +82,7 @@ def faulty(url: str, trouble: Trouble) -> Iterator[str]:
             if isinstance(kind, int) and kind > 0:
                 kind = Answer(kind)
             if isinstance(kind, Answer):
-                self.answer(kind.status, {"x-elastic-product": "Elasticsearch"}, kind.body)
+                self.answer(kind.status, dict(kind.headers), kind.body)
             elif kind in (HANG_UP, RESET):
                 self.close(reset=kind == RESET)
             else:

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from tests.searchable import columns, corpus_of, docstrings, task_of
-from tests.servers.faulty import HANG_UP, faulty
+from tests.servers.faulty import HANG_UP, Answer, faulty
 from tests.servers.servers import free_port
 from tlm.artifacts.artifact import Artifact
 from tlm.data import parallel
@@ -21,6 +21,7 @@ from tlm.runs.preflight import preflight
 
 TEXTS = list(docstrings()[:600])
 URL = "TLM_ELASTICSEARCH_URL"
+PAGE = (("content-type", "text/html"),)
 
 
 @pytest.fixture
@@ -75,6 +76,21 @@ def test_a_busy_server_is_waited_for(root, elasticsearch_url, monkeypatch):
         found = search(troubled, root)
     monkeypatch.setenv(URL, elasticsearch_url)
     assert found == search(index, root)
+
+
+def test_a_page_of_a_proxy_is_no_answer(root, elasticsearch_url, monkeypatch):
+    """One to a request that marks the index as finished was taken for a success, and one to others is no JSON."""
+    index, page, numbers = index_of(TEXTS, root, name="calm"), Answer(200, b"<html></html>", PAGE), count()
+    with faulty(
+        elasticsearch_url, lambda request: page if request.method != "HEAD" and next(numbers) % 2 else None
+    ) as url:
+        monkeypatch.setenv(URL, url)
+        assert search(index_of(TEXTS, root), root) == search(index, root)
+    try_only(2, monkeypatch)
+    with faulty(elasticsearch_url, lambda request: page if "_msearch" in request.path else None) as url:
+        monkeypatch.setenv(URL, url)
+        with pytest.raises(Interrupted, match=r"went away \(something else answers with 200, perhaps a proxy\)"):
+            search(index, root, top_k=3)
 
 
 def test_what_is_too_large_for_a_request_goes_in_several(root, elasticsearch_url, monkeypatch):
@@ -342,7 +358,15 @@ class Old(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-@pytest.mark.parametrize(("kind", "status"), [(BaseHTTPRequestHandler, 501), (Old, 400)])
+class Page(BaseHTTPRequestHandler):
+    """A server of pages."""
+
+    def do_HEAD(self):
+        self.send_response(200)
+        self.end_headers()
+
+
+@pytest.mark.parametrize(("kind", "status"), [(BaseHTTPRequestHandler, 501), (Old, 400), (Page, 200)])
 def test_another_kind_of_server_is_named(root, monkeypatch, kind, status):
     server = HTTPServer(("127.0.0.1", 0), kind)
     Thread(target=server.serve_forever, daemon=True).start()

@@ -10,6 +10,7 @@ from tests.toys import make, random_model
 from tests.toys_training import SMALL, checkpoint, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.artifacts.stores import open_store
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.retrieval.retrieve import retrieve
@@ -31,6 +32,15 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     """A root in a file of parameters reaches us as it is written, and a folder called ~ is dangerous to remove."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert later(root="~/store").startswith(f"{tmp_path}/home/store/later/")
+
+
+def test_a_root_in_another_encoding_is_refused_before_any_work(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"root '.*/st-.*': the name is not valid UTF-8; rename the folder"):
+        open_store(f"{tmp_path}/st-\udce9")
+    (tmp_path / "here-\udce9").mkdir()
+    monkeypatch.chdir(tmp_path / "here-\udce9")
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        open_store(None)
 
 
 def later(*inputs: str, root: str | None = None) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from tlm.artifacts.artifact import Artifact, FileEntry
 from tlm.artifacts.produce import Draft, Progress, Recipe, produce
-from tlm.artifacts.stores.store import Store
+from tlm.artifacts.stores.store import Store, signed_json
 from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
@@ -101,6 +101,22 @@ def test_ls_names_each_artifact_once(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert all(any(uri.rsplit("/", 1)[1] in line for line in lines) for uri in made.values())
     assert ls(kind="model", root=str(tmp_path)).count("\n") == 0
+
+
+def test_what_a_newer_version_made_is_named_by_ls_and_stops_gc(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A colleague who upgrades first must not hide a shared store; and what a newer report needs is not known."""
+    made = run(tmp_path, 1)
+    path = Path(made["model"]) / "manifest.json"
+    facts = json.loads(path.read_bytes()) | {"schema_version": 2}
+    del facts["sha256"]
+    path.write_bytes(signed_json(facts))
+    assert len(ls(root=str(tmp_path)).splitlines()) == 2
+    assert f"warning: skipped: {path}: schema_version: " in capsys.readouterr().err
+    with pytest.raises(InputError, match="a newer tlm wrote it; upgrade here"):
+        gc(delete=True, unused_days=0, root=str(tmp_path))
+    assert all(Path(uri).is_dir() for uri in made.values())
 
 
 def test_manifests_are_read_together_because_each_is_a_request_on_s3(

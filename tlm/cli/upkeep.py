@@ -74,7 +74,7 @@ def ls(*, kind: str = "", root: str | None = None) -> Answer:
         raise InputError(f"unknown kind '{kind}'{nearest(kind, KINDS)}")
     lines, facts = list[str](), list[dict[str, Any]]()
     store = open_store(root)
-    for stored, artifact in _artifacts(store, store.list(f"{kind}/" if kind else "")):
+    for stored, artifact in _artifacts(store, store.list(f"{kind}/" if kind else ""), skipped=InputError):
         if artifact is None or artifact.manifest.kind.startswith("progress/"):
             continue
         manifest = artifact.manifest
@@ -170,13 +170,16 @@ def gc(
     return Answer(f"{done}; {left}" if others else done, facts)
 
 
-def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, Artifact | None]]:
-    """Yield the manifests among `files`, oldest first, each with its artifact or snapshot; None if it is damaged."""
+Found = tuple[Stored, Artifact | None]  # a manifest, and its artifact or snapshot; None if it was skipped
 
-    def read(stored: Stored) -> list[tuple[Stored, Artifact | None]]:
+
+def _artifacts(store: Store, files: Iterable[Stored], skipped: type[InputError] = Damaged) -> Iterator[Found]:
+    """Yield the manifests among `files`, oldest first. Those of a newer tlm are skipped only by InputError."""
+
+    def read(stored: Stored) -> list[Found]:
         try:
             artifact = Artifact.find(store, *folder_of(stored.name).rsplit("/", 1))
-        except Damaged as error:
+        except skipped as error:
             say(f"warning: skipped: {error}")
             return [(stored, None)]
         return [(stored, artifact)] if artifact is not None else []
@@ -188,7 +191,7 @@ def _artifacts(store: Store, files: Iterable[Stored]) -> Iterator[tuple[Stored, 
 
 
 def _needed(
-    found: list[tuple[Stored, Artifact | None]],
+    found: list[Found],
     made_from: dict[str, set[str]],
     folders: dict[str, list[Stored]],
     keep_runs: int,

@@ -246,8 +246,9 @@ def settings(
     published: str = "",
     published_preset: str = "",
     network: bool = True,
+    names_only: bool = False,
 ) -> tuple[str, int, str, str]:
-    """Resolve the presets with their overrides, and check arms, seeds and published models, before any work.
+    """Resolve the presets with their overrides, and check arms, seeds and, unless `names_only`, published models.
 
     Returns:
         What the component `preflight` gives to the steps before training: `tokenizer.kind` and `tokenizer.vocab_size`;
@@ -266,8 +267,9 @@ def settings(
     runs += found.embeddings * len(found.models)
     chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
     trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
-    say(f"settings: preset {preset}, K={chosen}, {trained}")
-    check_models(found)
+    if not names_only:
+        say(f"settings: preset {preset}, K={chosen}, {trained}")
+        check_models(found)
     tokenizer = resolved.tokenizer
     return tokenizer.kind, tokenizer.vocab_size, ",".join(found.texts), str(min(int(gpus), 1))
 

@@ -35,8 +35,6 @@ def preflight(
         registry: Address of the model registry that the run will use, http(s)://host:port; empty without one.
         root: Store that the run will write to; by default TLM_ROOT, else ./artifacts.
     """
-    if engine not in ("embedded", "elasticsearch"):
-        raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
     store = open_store(root)
     _check_store(store)
     _check_disk(store.scratch(), free_gib)
@@ -73,13 +71,20 @@ def check_run(
         model: Name of the registered model; "" for the task's.
     """
     check_pods(pods)
-    check_index_name(index)
-    check_model_name(model)
+    check_names(engine, index, model)
     if KFP_POD in os.environ and (api := Api.of_pod()):
         check_quota(pods if network else Pods(cpu=DATA_LIMITS["cpu"], memory=DATA_LIMITS["memory"]), api)
     if against:
         home(root, earlier(against))
     preflight(engine=engine, registry=registry, root=root)
+
+
+def check_names(engine: str, index: str = "", model: str = "") -> None:
+    """Raise InputError for an unknown engine, or for a name that no index or no registered model can have."""
+    if engine not in ("embedded", "elasticsearch"):
+        raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
+    check_index_name(index)
+    check_model_name(model)
 
 
 def _check_store(store: Store) -> None:

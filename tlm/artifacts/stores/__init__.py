@@ -44,6 +44,8 @@ def opened(root: str) -> Store:
         raise InputError(
             f"root '{root}': scheme '{scheme}' is not known; give a folder, file://… or s3://bucket/prefix"
         )
+    if path.encode(errors="replace").decode() != path:  # other bytes are lone surrogates, which Arrow refuses
+        raise InputError(f"root '{path}': the name is not valid UTF-8; rename the folder, or give another one")
     return LocalStore(Path(path))
 
 

@@ -315,10 +315,8 @@ def some(names: list[str]) -> str:
 
 
 def _raw_file(where: str, locate: Callable[[], Path], size: int, **remote: Any) -> RawFile:
-    try:
-        where.encode()
-    except UnicodeEncodeError:  # other bytes are lone surrogates
-        raise InputError(f"{where}: the name is not valid UTF-8; rename the file or its folder") from None
+    if where.encode(errors="replace").decode() != where:  # other bytes are lone surrogates
+        raise InputError(f"{where}: the name is not valid UTF-8; rename the file or its folder")
     kind = _kind(where)
     if kind is None:
         raise InputError(f"{where}: unknown extension; expected {EXPECTED}")

@@ -48,6 +48,14 @@ def fitting_fields(entry: TaskEntry, files: dict[str, list[RawFile]], given: Fie
     return known[0]
 
 
+def check_problem(problem: Problem) -> None:
+    """Raise InputError for a metric or a problem of an unknown name."""
+    metric = problem.metric.partition(":")[0]
+    for setting, value, known in (("metric", metric, METRICS), ("problem", problem.problem, labelled.PROBLEMS)):
+        if value not in known:
+            raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
+
+
 VERSION = 3
 CLASSES_SHOWN = 10
 FAR = 0.5  # of a split's share; farther from it, its size is said
@@ -101,10 +109,7 @@ def load_task(
     Raises:
         InputError: a setting out of range, an unsuitable file, field or label, too many bad rows.
     """
-    metric = problem.metric.partition(":")[0]
-    for setting, value, known in (("metric", metric, METRICS), ("problem", problem.problem, labelled.PROBLEMS)):
-        if value not in known:
-            raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
+    check_problem(problem)
     for name, share in (("dev_share", dev_share), ("test_share", test_share)):
         if not 0 < share < 1:
             raise InputError(f"{name} is {share}; expected a share between 0 and 1")

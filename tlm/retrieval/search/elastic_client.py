@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elastic_transport import ConnectionError as NoConnection
-from elastic_transport import ConnectionTimeout, TlsError, TransportError
+from elastic_transport import ConnectionTimeout, TlsError, Transport, TransportApiResponse, TransportError
 from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
@@ -56,7 +56,7 @@ def connect(*, at_once: bool = False) -> Elasticsearch:
         address = "the address of Elasticsearch, such as http://localhost:9200 (on Kubernetes: in the ConfigMap tlm)"
         raise InputError(f"{URL} is not set; set it to {address}, or choose the engine embedded")
     check_url(url, URL)
-    options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}}
+    options: dict[str, Any] = {"serializers": {_Reader.mimetype: _Reader()}, "transport_class": _Transport}
     if key := _file(API_KEY_FILE, "api-key"):
         options["api_key"] = _key(key)
     if authority := _file(CA_FILE, "ca.crt"):
@@ -86,6 +86,24 @@ class _Reader(JsonSerializer):
         finally:
             if enabled:
                 gc.enable()
+
+
+class _Transport(Transport):
+    """Takes a success that something else reports, such as a proxy's page, for no answer, once Elasticsearch was met.
+
+    Until then, the client looks itself.
+    """
+
+    met = False
+
+    def perform_request(self, *arguments: Any, **options: Any) -> TransportApiResponse:
+        """Return the answer to a request."""
+        answer = super().perform_request(*arguments, **options)
+        genuine = answer.meta.headers.get("x-elastic-product") == "Elasticsearch"
+        self.met |= genuine
+        if self.met and answer.meta.status < 300 and not genuine:
+            raise NoConnection("", (OSError(f"something else answers with {answer.meta.status}, perhaps a proxy"),))
+        return answer
 
 
 def _meet(client: Elasticsearch, waits: bool) -> None:

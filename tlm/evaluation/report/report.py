@@ -33,7 +33,7 @@ from tlm.settings.options import Prices
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 28
+VERSION = 29
 
 
 def report(
@@ -147,7 +147,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         **_answers(chosen, _looked_at(groups, best["name"], compared)),
         "evidence": evidence(groups),
         "dropped": _dropped(groups, task),
-        "checks": [check._asdict() for check in checks(groups, summaries, best, compared, task)],
+        "checks": [check._asdict() for check in checks(groups, summaries, best, task)],
         "lineage": lineage_rows(artifacts),
         "gone": gone(artifacts),
     }

@@ -219,11 +219,9 @@ READING = (
 def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
     style: Literal["full", "single"] = "full" if plots.has_long_names(groups) else "single"
     figure = Figure("Test score, a dot for each seed or draw", plots.dots(groups, label, best=best), style)
-    dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
-    marked = f" Bold: the model to use.{dashed}" if best else dashed
-    hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so the interval is unknown."
-    hollow *= any(group["test"]["low"] is None for group in groups)
-    return Drawn((figure, Text(f"Stroke: mean. Band: 95 % interval.{hollow}{marked}", "small")))
+    unknown = f"hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so it is unknown"
+    note = f"Stroke: mean. Band: 95 % interval; {unknown}. Bold: the model to use. Dashed: the linear model."
+    return Drawn((figure, Text(note, "small")))
 
 
 def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> dict[str, Form]:
@@ -314,8 +312,6 @@ def coverage(contents: Contents) -> Iterator[Block]:
         "least this probability. Thresholds were chosen on dev; test shows what they then gave. Both in hundredths."
     )
     yield Heading("Sure or not")
-    caption = "Accuracy of the texts that are answered, the surest first; a dot for each threshold of the table"
-    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
     unsure = (Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure.")
     yield Text(unsure, "small")

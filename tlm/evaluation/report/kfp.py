@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
@@ -18,7 +17,7 @@ from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.lineage import compared, dropped, dropped_section, flat
 from tlm.evaluation.report.notebook import notebook
 from tlm.evaluation.score.mix import ReportRow
-from tlm.evaluation.score.scores import positive
+from tlm.evaluation.score.scores import positive, predictions_of
 
 SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each
 ROC_POINTS = 200  # at most, because they are stored in the run's metadata
@@ -43,8 +42,7 @@ def roc(metrics: Artifact, label: str) -> tuple[list[float], list[float], list[f
     """
     from sklearn.metrics import roc_curve
 
-    path = metrics.path("predictions.parquet")
-    test = pq.read_table(path, filters=[("split", "=", "test")], partitioning=None).to_pylist()
+    test = predictions_of(metrics, "test").to_pylist()
     truth = [row["gold"] == label for row in test]
     if len(set(truth)) < 2:
         return None

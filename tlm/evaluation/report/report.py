@@ -26,7 +26,7 @@ from tlm.evaluation.report.tracking import track
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import Difference, differences, spread
 from tlm.evaluation.score.mix import LINEAR
-from tlm.evaluation.score.scores import coverage, metric_names
+from tlm.evaluation.score.scores import coverage, metric_names, predictions_of
 from tlm.progress import say
 from tlm.settings.options import Prices
 
@@ -223,8 +223,7 @@ def _confusion(best: Group) -> dict[str, Any]:
 
 def _scatter(best: Group) -> dict[str, list[float]]:
     """Gold and predicted values on test for the best group's first seed, at most `MOST_POINTS`."""
-    path = best.runs[0].artifact.path("predictions.parquet")
-    table = pq.read_table(path, partitioning=None, filters=[("split", "=", "test")])
+    table = predictions_of(best.runs[0].artifact, "test")
     step = -(-table.num_rows // MOST_POINTS) or 1
     return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
 

@@ -83,7 +83,7 @@ def every(line: Line, text: str) -> list[Block]:
         Table(["a", "b"], [(line, "1"), (line, "2")], merged=True),
         Matrix([text, "b"], [[1, 0], [2, 3]], "bm25"),
         Drawn((Figure(text, "<svg/>"), Figure(text, "<svg/>"), Text(line, "legend"))),
-        Card((Part(line, Quote.of(text), raised=True), Part(line, lines=(line,)))),
+        Card((Part(line, Quote.of(text), raised=True), Part(line))),
         Details(text, (table,)),
     ]
 

@@ -145,11 +145,10 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a card: a line about a text, the text, and a list below; `raised` sets it off."""
+    """A part of a card: a line about a text, and the text; `raised` sets it off."""
 
     about: Line
     text: Quote | None = None
-    lines: tuple[Line, ...] = ()
     raised: bool = False
 
 

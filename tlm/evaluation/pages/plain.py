@@ -41,11 +41,7 @@ def _markdown(block: page.Block) -> Iterator[str]:
 
 def _card(card: page.Card) -> list[page.Line]:
     """The lines of a card."""
-    lines: list[page.Line] = []
-    for part in card.parts:
-        lines.append((*page.inlines(part.about), ": ", part.text) if part.text else part.about)
-        lines += part.lines
-    return lines
+    return [(*page.inlines(part.about), ": ", part.text) if part.text else part.about for part in card.parts]
 
 
 def _rows(table: page.Table) -> Iterator[str]:

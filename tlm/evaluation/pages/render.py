@@ -75,7 +75,8 @@ def _block(block: page.Block) -> str:
         case page.Text():
             return f"<p{_class(block.style)}>{_line(block.line)}</p>"
         case page.Items():
-            return _items(block.lines, block.style)
+            items = "".join(f"<li>{_line(line)}</li>\n" for line in block.lines)
+            return f"<ul{_class(block.style)}>\n{items}</ul>"
         case page.Table():
             return _table(block)
         case page.Matrix():
@@ -93,15 +94,10 @@ def _block(block: page.Block) -> str:
             return f"<details>\n<summary>{_escaped(block.summary)}</summary>\n{_all(block.blocks)}\n</details>"
 
 
-def _items(lines: Iterable[page.Line], style: str = "") -> str:
-    return f"<ul{_class(style)}>\n{''.join(f'<li>{_line(line)}</li>{chr(10)}' for line in lines)}</ul>"
-
-
 def _part(part: page.Part) -> str:
     text = f"<p>{_line(part.text)}</p>\n" if part.text else ""
-    lines = _items(part.lines) if part.lines else ""
     about = f'<p class="about">{_line(part.about)}</p>'
-    return f"<div{_class('raised' if part.raised else '')}>{about}\n{text}{lines}</div>\n"
+    return f"<div{_class('raised' if part.raised else '')}>{about}\n{text}</div>\n"
 
 
 def _table(table: page.Table) -> str:

@@ -131,16 +131,17 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
         )
     given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
     if given != expected:
-        ours, theirs = (
-            "a number"
-            if names is None
-            else f"{'several of ' * several}the {len(names)} classes {visible(', '.join(names), 200)}"
-            for names, several in (given, expected)
+        differ = f"{trained.uri} gives {_answers(*given)} but {task.uri} has {_answers(*expected)}"
+        advice = (
+            "evaluate on the task that it was trained on, or on one that load-task made with --classes-of that task"
         )
-        raise InputError(
-            f"{trained.uri} gives {ours} but {task.uri} has {theirs}; evaluate on the task that it was trained on, or "
-            "on one that load-task made with --classes-of that task"
-        )
+        raise InputError(f"{differ}; {advice}")
+
+
+def _answers(names: list[str] | None, several: bool) -> str:
+    if names is None:
+        return "a number"
+    return f"{'several of ' * several}the {len(names)} classes {visible(', '.join(names), 200)}"
 
 
 LEARNERS = ("model", "checkpoint")  # kinds of artifacts that learn from a task; metrics are only scored on theirs

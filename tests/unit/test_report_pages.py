@@ -103,8 +103,8 @@ def test_a_damaged_file_is_told_in_its_section(tmp_path: Path) -> None:
 def test_many_classes_are_folded(tmp_path: Path) -> None:
     counts = {label: {"label": label, "support": 1, "f1": [spread([0.5])]} for label in words(MOST_CLASSES + 1, 0)}
     few, many = ({"groups": ["linear"], "rows": [*counts.values()][:most]} for most in (MOST_CLASSES, None))
-    assert [type(block) for block in _classes(few, "class")] == [Heading, Table]
-    (folded,) = _classes(many, "class")
+    assert [type(block) for block in _classes(few)] == [Heading, Table]
+    (folded,) = _classes(many)
     assert isinstance(folded, Details)
     assert folded.summary == "F1 of each class on test"
 

@@ -34,7 +34,6 @@ STYLE: dict[Any, Any] = {
     **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()},
 }
 WIDTH = 7.4  # inches: the width of the page's text
-LONG_NAME = 26  # letters
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
@@ -44,7 +43,7 @@ def dots(groups: Sequence[Mapping[str, Any]], label: str, *, best: str = "") -> 
 
     Where there is no interval, dots are hollow. The name of the group `best` is bold.
     """
-    figure, [axes] = panels(WIDTH if has_long_names(groups) else 4.1, 0.7 + 0.38 * len(groups))
+    figure, [axes] = panels(WIDTH, 0.7 + 0.38 * len(groups))
     for row, group in enumerate(reversed(groups)):
         tone, spread = _tone(group), group["test"]
         if group["arm"] == "baseline":
@@ -98,11 +97,6 @@ def plain_rows(axes: Axes) -> None:
     """Remove the horizontal grid lines and the left spine."""
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-
-
-def has_long_names(groups: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a plot of these groups needs the width of the page."""
-    return any(len(group["name"]) > LONG_NAME for group in groups)
 
 
 def _tone(group: Mapping[str, Any]) -> str:

@@ -27,10 +27,10 @@ def _markdown(block: page.Block) -> Iterator[str]:
             yield _paragraph(block.line)
         case page.Items():
             yield "\n".join(f"- {_paragraph(line)}" for line in block.lines)
-        case page.Table() | page.Matrix():
-            yield "\n".join(_rows(block.table))
-            if block.table.note:
-                yield _paragraph(block.table.note)
+        case page.Table():
+            yield "\n".join(_rows(block))
+            if block.note:
+                yield _paragraph(block.note)
         case page.Card():
             first, *others = _card(block)
             yield "\n".join([f"- {_paragraph(first)}", *(f"  - {_paragraph(line)}" for line in others)])
@@ -107,10 +107,10 @@ def _shown(block: page.Block) -> Iterator[Table | Text]:
             yield _styled(block.line)
         case page.Items():
             yield from (_styled("  ", line) for line in block.lines)
-        case page.Table() | page.Matrix():
-            yield _grid(block.table)
-            if block.table.note:
-                yield _styled(block.table.note)
+        case page.Table():
+            yield _grid(block)
+            if block.note:
+                yield _styled(block.note)
         case page.Card():
             yield from (_styled("  ", line) for line in _card(block))
         case page.Details():

@@ -69,9 +69,6 @@ def _block(block: page.Block) -> str:
         case page.Heading():
             kicker = f'<p class="kicker">{_escaped(block.kicker)}</p>\n' if block.kicker else ""
             return f"{kicker}<h{block.level}>{_line(block.line)}</h{block.level}>"
-        case page.Text(style="legend"):
-            names = "".join(f"<span>{_inline(inline)}</span>" for inline in page.inlines(block.line))
-            return f'<p class="legend">{names}</p>'
         case page.Text():
             return f"<p{_class(block.style)}>{_line(block.line)}</p>"
         case page.Items():
@@ -79,8 +76,6 @@ def _block(block: page.Block) -> str:
             return f"<ul{_class(block.style)}>\n{items}</ul>"
         case page.Table():
             return _table(block)
-        case page.Matrix():
-            return _matrix(block)
         case page.Figure():
             drawn = base64.b64encode(block.svg.encode()).decode()
             alt = _escaped(f"{block.caption}: the numbers are in the tables, or in the JSON file of this page")
@@ -107,7 +102,9 @@ def _table(table: page.Table) -> str:
     note = f'\n<p class="small">{_line(table.note)}</p>' if table.note else ""
     whole = f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>"
     names = ", ".join(filter(None, (page.words(column.name) for column in columns)))
-    return f'<div class="wide" {_reachable(names)}><table>\n{whole}\n</table></div>{note}'
+    matrix = f' matrix" style="{_tone(table.role)}' if table.shares else ""
+    reachable = f'tabindex="0" role="group" aria-label="Table: {_escaped(names)}"'  # a keyboard can scroll a wide one
+    return f'<div class="wide{matrix}" {reachable}><table>\n{whole}\n</table></div>{note}'
 
 
 def _rows(table: page.Table) -> Iterator[tuple[str, str]]:
@@ -121,28 +118,19 @@ def _rows(table: page.Table) -> Iterator[tuple[str, str]]:
             else:
                 span = f' rowspan="{len(alike)}"' if len(alike) > 1 else ""
                 name = f'<th scope="row"{span}>{_line(row[0])}</th>' if number == 0 else ""
-                cells = zip(columns[1:], row[1:], strict=True)
-                named = "".join(f"<td{_class(KINDS[column.kind])}>{_line(cell)}</td>" for column, cell in cells)
-                yield "strong" if place in table.strong else "", name + named
+                for at, (column, cell) in enumerate(zip(columns[1:], row[1:], strict=True)):
+                    name += f"<td{_class(KINDS[column.kind])}{_shade(table, place, at)}>{_line(cell)}</td>"
+                yield "strong" if place in table.strong else "", name
             place += 1
 
 
-def _matrix(matrix: page.Matrix) -> str:
-    head, rows = "".join(f'<th scope="col">{_escaped(label)}</th>' for label in matrix.labels), ""
-    for gold, (label, counts) in enumerate(zip(matrix.labels, matrix.counts, strict=True)):
-        cells = ""
-        for predicted, count in enumerate(counts):
-            style = " ".join(["right"] * (predicted == gold) + ["zero"] * (not count))
-            cells += f'<td{_class(style)} style="--share: {count / max(sum(counts), 1):.3f}">{count:,}</td>'
-        rows += f'<tr><th scope="row">{_escaped(label)}</th>{cells}</tr>\n'
-    table = f"<table>\n<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>"
-    named = _reachable("gold classes in rows, predicted classes in columns")
-    return f'<div class="wide matrix" {named} style="{_tone(matrix.role)}">{table}</div>'
-
-
-def _reachable(names: str) -> str:
-    """Attributes that let a keyboard scroll a table that is too wide, and say what it has."""
-    return f'tabindex="0" role="group" aria-label="Table: {_escaped(names)}"'
+def _shade(table: page.Table, row: int, column: int) -> str:
+    """The attributes of a number that is shaded by its share of the row."""
+    if not table.shares:
+        return ""
+    share = table.shares[row][column]
+    classes = ["right"] * (row == column) + ["zero"] * (not share)
+    return f'{_class(" ".join(classes))} style="--share: {share:.3f}"'
 
 
 def _line(line: page.Line) -> str:

@@ -15,7 +15,6 @@ from tlm.evaluation.pages.blocks import (
     Figure,
     Heading,
     Line,
-    Matrix,
     Row,
     Span,
     Table,
@@ -320,7 +319,12 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
     if found["shown"]:
         of = f"Test examples by gold class (rows) and predicted class (columns){summed}."
         yield Text(f"{of} The shade shows the share within the row.", "small")
-        yield Matrix(found["labels"], found["matrix"], role)
+        labels, counts = [Span(label) for label in found["labels"]], found["matrix"]
+        cells: list[Row] = [
+            (label, *(f"{count:,}" for count in own)) for label, own in zip(labels, counts, strict=True)
+        ]
+        shares = [[count / max(sum(own), 1) for count in own] for own in counts]
+        yield Table(["gold", *map(Column, labels)], cells, shares=shares, role=role)
     elif found["frequent"]:
         rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
         yield Text(f"The most frequent confusions on test{summed}.", "small")

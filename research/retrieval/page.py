@@ -12,7 +12,6 @@ from tlm.evaluation.pages.blocks import (
     Drawn,
     Figure,
     Heading,
-    Part,
     Quote,
     Row,
     Span,
@@ -176,5 +175,5 @@ def _most_asked(one: dict[str, Any]) -> Iterator[Block]:
 def _card(passage: dict[str, Any]) -> Card:
     facts = f"passage {passage['doc']} · retrieved for {passage['asked']:,} examples · best rank {passage['best_rank']}"
     labels = listed([(Span(one["label"], "label"), f" {one['count']:,}") for one in passage["labels"]])
-    examples = [Part(Span(one["label"], "label"), Quote(tuple(one["pieces"])), True) for one in passage["examples"]]
-    return Card((Part(facts, Quote.of(passage["text"])), Part(labels, raised=True), *examples))
+    examples = [(Span(one["label"], "label"), ": ", Quote(tuple(one["pieces"]))) for one in passage["examples"]]
+    return Card(((f"{facts}: ", Quote.of(passage["text"])), labels, *examples))

@@ -21,12 +21,12 @@ from tlm.evaluation.pages.blocks import (
     Heading,
     Items,
     Line,
-    Part,
     Quote,
     Row,
     Span,
     Table,
     Text,
+    inlines,
     opening,
 )
 from tlm.evaluation.pages.plain import markdown, terminal
@@ -82,7 +82,7 @@ def every(line: Line, text: str) -> list[Block]:
         Table(["a", "b"], [(line, "1"), (line, "2")], merged=True),
         Table(["", text, "b"], [(text, "1", "0"), ("b", "2", "3")], shares=[[1, 0], [0.4, 0.6]], role="bm25"),
         Drawn((Figure(text, "<svg/>"), Figure(text, "<svg/>"), Text(line, "legend"))),
-        Card((Part(line, Quote.of(text), raised=True), Part(line))),
+        Card(((*inlines(line), ": ", Quote.of(text)), line)),
         Details(text, (table,)),
     ]
 

@@ -128,19 +128,10 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a card: a line about a text, and the text; `raised` sets it off."""
-
-    about: Line
-    text: Quote | None = None
-    raised: bool = False
-
-
-@dataclass(frozen=True)
 class Card:
-    """Texts that belong together, such as a passage and the example that asked for it."""
+    """Texts that belong together, such as a passage and the example that asked for it, each in a line about it."""
 
-    parts: tuple[Part, ...]
+    lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True)

@@ -84,15 +84,10 @@ def _block(block: page.Block) -> str:
         case page.Drawn():
             return _all(block.blocks)
         case page.Card():
-            return f'<article class="card">\n{"".join(map(_part, block.parts))}</article>'
+            lines = "".join(f"<p>{_line(line)}</p>\n" for line in block.lines)
+            return f'<article class="card">\n{lines}</article>'
         case page.Details():
             return f"<details>\n<summary>{_escaped(block.summary)}</summary>\n{_all(block.blocks)}\n</details>"
-
-
-def _part(part: page.Part) -> str:
-    text = f"<p>{_line(part.text)}</p>\n" if part.text else ""
-    about = f'<p class="about">{_line(part.about)}</p>'
-    return f"<div{_class('raised' if part.raised else '')}>{about}\n{text}</div>\n"
 
 
 def _table(table: page.Table) -> str:

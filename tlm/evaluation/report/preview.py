@@ -20,7 +20,7 @@ from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples as read_examples
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
-from tlm.evaluation.pages.blocks import Block, Card, Details, Heading, Items, Line, Part, Quote, Span, Text
+from tlm.evaluation.pages.blocks import Block, Card, Details, Heading, Items, Line, Quote, Span, Text
 from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import without_root
@@ -250,9 +250,9 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
 
 def _card(passage: dict[str, Any]) -> Card:
     ranked = f" · best rank {passage['rank']} · score {passage['score']:.1f}" if passage["rank"] else ""
-    found = Part(f"passage {passage['doc']}{ranked}", Quote(tuple(passage["pieces"])))
+    found = f"passage {passage['doc']}{ranked}: ", Quote(tuple(passage["pieces"]))
     if not (asker := passage["asker"]):
         return Card((found,))
     more = f" and {passage['queries'] - 1:,} more" if passage["queries"] > 1 else ""
     about = ("query of example ", Span(asker["id"]), f"{more} · ", Span(asker["label"] or "no label", "label"))
-    return Card((Part(about, Quote.of(asker["text"]), raised=True), found))
+    return Card(((*about, ": ", Quote.of(asker["text"])), found))

@@ -47,11 +47,10 @@ class Task(TypedDict):
 
 
 class Best(TypedDict):
-    """The model that a report recommends, how sure that is, and the key of the metrics of its best run."""
+    """The model that a report recommends, and the key of the metrics of its best run."""
 
     name: str
     role: str
-    sure: str
     metrics: str
 
 
@@ -173,9 +172,7 @@ def results(contents: Contents) -> Iterator[Block]:
 
 def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[str]) -> Table:
     columns: dict[str, Form] = {
-        "seeds": lambda group: (
-            "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
-        ),
+        "seeds": lambda group: "–" if group["fixed"] else group["repeats"],
         "dev": lambda group: score_text(group["dev"]),
         "test": lambda group: score_text(group["test"]),
         "95 % interval, test": lambda group: interval_text(group["test"]),

@@ -17,7 +17,7 @@ from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.checks import WARNING, checks
-from tlm.evaluation.report.findings import Planned, findings, finished, planned, recommended, same_vocabulary, sure
+from tlm.evaluation.report.findings import Planned, findings, finished, planned, recommended, same_vocabulary
 from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, Summary, grouped
@@ -122,7 +122,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     _colour(summaries, whole)
     whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
     compared = _compared(whole_groups, planned(whole))
-    best, held_against = recommended(whole, compared)
+    best, _ = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
     first = groups[0].runs[0].values
     names = metric_names(first["labels"])
@@ -140,7 +140,6 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "best": {
             "name": best["name"],
             "role": best["role"],
-            "sure": sure(best, held_against),
             "metrics": chosen.runs[chosen.best_on_dev].artifact.manifest.key,
         },
         "since": since(chosen, group_with(before)) if before else None,

@@ -57,11 +57,7 @@ def html(title: str, blocks: Iterable[page.Block]) -> str:
 
 
 def _all(blocks: Iterable[page.Block]) -> str:
-    """The blocks; figures without a style of their own that follow each other stand side by side."""
-    return "\n".join(
-        f'<div class="figures">\n{chr(10).join(map(_block, run))}\n</div>' if beside else "\n".join(map(_block, run))
-        for beside, run in groupby(blocks, lambda block: isinstance(block, page.Figure) and not block.style)
-    )
+    return "\n".join(map(_block, blocks))
 
 
 def _block(block: page.Block) -> str:

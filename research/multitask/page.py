@@ -76,4 +76,4 @@ def _cost(arms: Rows, prices: dict[str, float]) -> Iterator[Block]:
     ) + f" Prices: {bill.paid(prices)}." * ("money" in columns)
     heads: list[Column | str] = ["Arm", Column("stage", "left"), Column("tasks", "words"), *columns]
     yield Heading("Cost")
-    yield Table(heads, rows, note, frozenset(sums), merged=True)
+    yield Table(heads, rows, note, frozenset(sums))

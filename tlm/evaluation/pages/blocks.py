@@ -89,7 +89,6 @@ class Table:
         rows: Cells; a row of one cell is a heading of the rows below it.
         note: A sentence below the table.
         strong: Places of the rows that stand out.
-        merged: Whether rows that begin alike share their first cell.
         shares: For each number of a confusion matrix, its share of the row, which shades it.
         role: The role of the colour of the shades.
     """
@@ -98,7 +97,6 @@ class Table:
     rows: Sequence[Row]
     note: Line = ""
     strong: frozenset[int] = frozenset()
-    merged: bool = False
     shares: Sequence[Sequence[float]] = ()
     role: str = ""
 

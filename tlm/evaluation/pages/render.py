@@ -4,7 +4,6 @@ import base64
 import html as escapes
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +99,15 @@ def _table(table: page.Table) -> str:
 
 def _rows(table: page.Table) -> Iterator[tuple[str, str]]:
     """The style and the cells of each row."""
-    columns, place = table.whole_columns, 0
-    for _, run in groupby(table.rows, lambda row: row[0] if table.merged else id(row)):
-        alike = list(run)
-        for number, row in enumerate(alike):
-            if len(row) == 1:
-                yield "group", f'<th scope="rowgroup" colspan="{len(columns)}">{_line(row[0])}</th>'
-            else:
-                span = f' rowspan="{len(alike)}"' if len(alike) > 1 else ""
-                name = f'<th scope="row"{span}>{_line(row[0])}</th>' if number == 0 else ""
-                for at, (column, cell) in enumerate(zip(columns[1:], row[1:], strict=True)):
-                    name += f"<td{_class(KINDS[column.kind])}{_shade(table, place, at)}>{_line(cell)}</td>"
-                yield "strong" if place in table.strong else "", name
-            place += 1
+    columns = table.whole_columns
+    for place, row in enumerate(table.rows):
+        if len(row) == 1:
+            yield "group", f'<th scope="rowgroup" colspan="{len(columns)}">{_line(row[0])}</th>'
+            continue
+        cells = f'<th scope="row">{_line(row[0])}</th>'
+        for at, (column, cell) in enumerate(zip(columns[1:], row[1:], strict=True)):
+            cells += f"<td{_class(KINDS[column.kind])}{_shade(table, place, at)}>{_line(cell)}</td>"
+        yield "strong" if place in table.strong else "", cells
 
 
 def _shade(table: page.Table, row: int, column: int) -> str:

@@ -103,7 +103,7 @@ def _layers(groups: list[dict[str, Any]]) -> Table:
         for group in groups
         for layer in group["layers"]
     ]
-    return Table(["Model", "layer", *kinds], rows, merged=True)
+    return Table(["Model", "layer", *kinds], rows)
 
 
 def _maps(contents: Contents, figures: dict[str, str]) -> Drawn:
@@ -136,7 +136,7 @@ def _heads(contents: Contents) -> Iterator[Block]:
         "positional and vertical heads are listed; heads.parquet and study.json list all heads."
     )
     yield Heading("All heads")
-    table = Table(["Model", "layer", "head", Column("kind", "left"), *SHARES], rows, note, merged=True)
+    table = Table(["Model", "layer", "head", Column("kind", "left"), *SHARES], rows, note)
     yield Details("Where each head looks", (table,))
     yield Text(
         "The attention that [CLS] and [SEP] pay is not counted, only what they receive. Texts are cut to "

@@ -8,7 +8,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 
-VERSION = 4
+VERSION = 5
 
 
 def attention(

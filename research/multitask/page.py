@@ -47,7 +47,8 @@ def _results(tasks: Rows, arms: Rows) -> Iterator[Block]:
     )
     yield Heading("Results")
     yield Table(["Task", Column("metric", "left"), *heads], rows, note, frozenset([len(tasks)]))
-    figures = [Figure(task["name"], plots.dots(task["groups"], f"{task['metric_name']} on test")) for task in tasks]
+    drawn = {task["name"]: plots.dots(task["groups"], f"{task['metric_name']} on test") for task in tasks}
+    figures = [Figure(name, svg, "full") for name, svg in drawn.items()]
     dashed = " Dashed: the baseline." if arms[0]["arm"] == "baseline" else ""
     yield Drawn((*figures, Text(f"A dot for each seed. Stroke: mean. Band: 95 % interval.{dashed}", "small")))
 
@@ -75,4 +76,4 @@ def _cost(arms: Rows, prices: dict[str, float]) -> Iterator[Block]:
     ) + f" Prices: {bill.paid(prices)}." * ("money" in columns)
     heads: list[Column | str] = ["Arm", Column("stage", "left"), Column("tasks", "words"), *columns]
     yield Heading("Cost")
-    yield Table(heads, rows, note, frozenset(sums), merged=True)
+    yield Table(heads, rows, note, frozenset(sums))

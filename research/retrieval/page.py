@@ -12,7 +12,6 @@ from tlm.evaluation.pages.blocks import (
     Drawn,
     Figure,
     Heading,
-    Part,
     Quote,
     Row,
     Span,
@@ -176,6 +175,5 @@ def _most_asked(one: dict[str, Any]) -> Iterator[Block]:
 def _card(passage: dict[str, Any]) -> Card:
     facts = f"passage {passage['doc']} · retrieved for {passage['asked']:,} examples · best rank {passage['best_rank']}"
     labels = listed([(Span(one["label"], "label"), f" {one['count']:,}") for one in passage["labels"]])
-    examples = [(Span(one["label"], "label"), " ", Quote(tuple(one["pieces"]))) for one in passage["examples"]]
-    below = Part(labels, lines=tuple(examples), raised=True)
-    return Card((Part(facts, Quote.of(passage["text"])), below))
+    examples = [(Span(one["label"], "label"), ": ", Quote(tuple(one["pieces"]))) for one in passage["examples"]]
+    return Card(((f"{facts}: ", Quote.of(passage["text"])), labels, *examples))

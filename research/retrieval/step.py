@@ -7,7 +7,7 @@ from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 
-VERSION = 7
+VERSION = 8
 
 
 def retrieval_study(

@@ -74,7 +74,7 @@ def test_the_components_of_both_arms_filter_as_they_are_told(
     arms, missing = data.export.python_func(made.hits, made.task, **chosen, **switches, **outputs)
     assert missing == ""
     assert bool(outputs["counts"].metadata["overlaps test"]) == overlap
-    assert "passages (bm25)" in (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert "What bm25 retrieved" in (tmp_path / "card.md").read_text(encoding="utf-8")
     counts = [dsl.Metrics(uri=str(tmp_path / f"counts-{number}")) for number in range(3)]
     made_of = [data.select.python_func(arm, **switches, counts=one) for arm, one in zip(arms, counts, strict=True)]
     (bm25, _), (random, _), (nothing, _) = made_of

@@ -21,13 +21,12 @@ from tlm.evaluation.pages.blocks import (
     Heading,
     Items,
     Line,
-    Matrix,
-    Part,
     Quote,
     Row,
     Span,
     Table,
     Text,
+    inlines,
     opening,
 )
 from tlm.evaluation.pages.plain import markdown, terminal
@@ -80,10 +79,10 @@ def every(line: Line, text: str) -> list[Block]:
         Heading(line, 3),
         Items((line, line)),
         table,
-        Table(["a", "b"], [(line, "1"), (line, "2")], merged=True),
-        Matrix([text, "b"], [[1, 0], [2, 3]], "bm25"),
+        Table(["a", "b"], [(line, "1"), (line, "2")]),
+        Table(["", text, "b"], [(text, "1", "0"), ("b", "2", "3")], shares=[[1, 0], [0.4, 0.6]], role="bm25"),
         Drawn((Figure(text, "<svg/>"), Figure(text, "<svg/>"), Text(line, "legend"))),
-        Card((Part(line, Quote.of(text), raised=True), Part(line, lines=(line,)))),
+        Card(((*inlines(line), ": ", Quote.of(text)), line)),
         Details(text, (table,)),
     ]
 
@@ -143,12 +142,11 @@ def test_html_names_rows_and_columns_and_marks_what_stands_out() -> None:
     assert '<p class="small">note</p>' in page
 
 
-def test_rows_that_begin_alike_share_their_first_cell() -> None:
-    rows: list[Row] = [("a", "1"), ("a", "2"), ("b", "3"), ("a", "4")]
-    table = Table(["x", "y"], rows, merged=True)
-    assert html("t", [table]).count("rowspan") == 1
-    assert '<th scope="row" rowspan="2">a</th><td>1</td></tr>\n<tr><td>2</td></tr>' in html("t", [table])
-    assert markdown([table]) == "| x | y |\n|---|--:|\n| a | 1 |\n| a | 2 |\n| b | 3 |\n| a | 4 |\n"
+def test_rows_that_begin_alike_keep_their_names() -> None:
+    rows: list[Row] = [("a", "1"), ("a", "2"), ("b", "3")]
+    page = html("t", [Table(["x", "y"], rows)])
+    assert page.count('<th scope="row">a</th>') == 2
+    assert markdown([Table(["x", "y"], rows)]) == "| x | y |\n|---|--:|\n| a | 1 |\n| a | 2 |\n| b | 3 |\n"
 
 
 def test_a_role_that_is_no_colour_is_an_error() -> None:

@@ -236,5 +236,6 @@ def test_stage_1_trains_on_it_and_reports_can_show_it(tmp_path):
     assert set(alone.manifest.inputs) == {"subset", "task"}
     assert alone.counts["texts"] == 60 + Artifact.open(subset).details["passages"]
     train(task, tokenizer=alone.uri, subset=subset, preset="tiny", root=root)
-    assert dataset_card(subset).startswith(f"# {Artifact.open(subset).details['passages']} passages (bm25)")
+    passages_left = Artifact.open(subset).details["passages"]
+    assert dataset_card(subset).startswith(f"## What bm25 retrieved\n\n10 of {passages_left} passages, evenly spaced")
     assert dropped(Artifact.open(subset))["missing"] == ""

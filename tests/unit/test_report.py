@@ -179,7 +179,7 @@ def test_one_draw_of_random_text_gives_no_order_whatever_the_seeds(tmp_path: Pat
     assert (random["test"]["low"], random["draws"], random["repeats"]) == (None, 1, "5 seeds of one draw")
     assert retrieved["test"]["low"] is not None
     assert (retrieved["draws"], retrieved["repeats"]) == (0, "5 seeds")
-    assert [check["code"] for check in one["checks"]] == ["TLM003", "TLM003", "TLM012", "TLM012", "TLM009"]
+    assert [check["code"] for check in one["checks"]] == ["TLM003", "TLM003", "TLM012", "TLM012"]
     several = told(0, 1, 2, 3, 4)
     assert several["differences"][0]["ahead"] == "bm25"
     assert (several["groups"][1]["draws"], several["groups"][1]["repeats"]) == (5, "5 seeds and draws")
@@ -189,19 +189,16 @@ def test_one_draw_of_random_text_gives_no_order_whatever_the_seeds(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("skills", "expected", "sure"),
+    ("skills", "expected"),
     [
-        ([1.0] * 3, r"Use bm25: .* points above the linear model .*: very probably better", "over 99 % likely"),
+        ([1.0] * 3, r"Use bm25: .* points above the linear model .*: very probably better"),
         (
             [0.0] * 3,
             "Use the linear model: .* bm25 is .* points below it on dev, and .* points below it on test",
-            "98 % likely",
         ),
     ],
 )
-def test_the_best_arm_is_held_against_the_baseline(
-    skills: list[float], expected: str, sure: str, tmp_path: Path
-) -> None:
+def test_the_best_arm_is_held_against_the_baseline(skills: list[float], expected: str, tmp_path: Path) -> None:
     texts = [f"{word} sign{index % 3 if index % 2 else 0}" for index, word in enumerate(words(60, 4))]
     world = toy_world(tmp_path, texts=texts)
     uris = [world.metrics("bm25", seed, skill) for seed, skill in enumerate(skills)]
@@ -210,7 +207,6 @@ def test_the_best_arm_is_held_against_the_baseline(
     assert re.match(expected, told["findings"][0])
     named = told["findings"][0].removeprefix("Use ").removeprefix("the ").partition(":")[0].removesuffix(" model")
     assert told["best"]["name"] == named
-    assert sure in told["best"]["sure"]
 
 
 def test_the_best_arm_is_named_by_dev_also_where_test_says_otherwise(tmp_path: Path) -> None:
@@ -340,6 +336,7 @@ def test_what_the_pipelines_page_shows(tmp_path: Path) -> None:
     assert np.sum([one["row"] for one in matrix["rows"]]) == 20
     card = kfp.dataset_card(world.subsets["bm25"])
     assert "| `near-duplicate` | 2 |" in card
+    assert "- query of example " in card
 
 
 def test_evenly_spaced_rows_out_of_shards(tmp_path: Path) -> None:

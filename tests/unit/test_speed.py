@@ -5,20 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
-from torch.utils.flop_counter import FlopCounterMode
 
-from tests import toys_training
 from tests.toys import make_task, random_model, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.spending import Amount
-from tlm.data.tasks.examples import read_splits
 from tlm.data.tasks.metrics import Split
-from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.score import evaluate as speed
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.evaluation.score.evaluate import MOST_ALONE, SPEED, evaluate, flops_of, measured, one_at_a_time, together
+from tlm.evaluation.score.evaluate import MOST_ALONE, SPEED, evaluate, measured, one_at_a_time, together
 from tlm.evaluation.score.mix import mix
 
 LABELS = ["blue", "green", "red"]
@@ -92,12 +87,12 @@ def test_energy_that_was_not_measured_is_no_sum(
 
 
 def test_a_mixture_takes_what_its_members_take_as_far_as_all_were_measured() -> None:
-    first = {"texts": 9, "seconds": 1.0, "cpu_seconds": 2.0, "cpu_joules": 5.0, "flops": 7, "bytes": 100,
+    first = {"texts": 9, "seconds": 1.0, "cpu_seconds": 2.0, "cpu_joules": 5.0, "bytes": 100,
              "peak_memory": 5, "alone": {"texts": 9, "median_ms": 1.0, "p99_ms": 2.0}}  # fmt: skip
     second = {"texts": 9, "seconds": 0.5, "cpu_seconds": 0.25, "bytes": 11, "peak_memory": 5}
     assert together([first, second]) == {"texts": 9, "seconds": 1.5, "cpu_seconds": 2.25, "bytes": 111}
-    both = together([first, {**second, "cpu_joules": 1.5, "flops": 3}])
-    assert (both["cpu_joules"], both["flops"]) == (6.5, 10)
+    both = together([first, {**second, "cpu_joules": 1.5}])
+    assert both["cpu_joules"] == 6.5
     on_both = together([first, {"texts": 9, "seconds": 0.5, "gpu_seconds": 0.5, "bytes": 11}])
     assert (on_both["cpu_seconds"], on_both["gpu_seconds"]) == (2.0, 0.5)
     of_cascade = together([first, second], [1, 0.5])
@@ -108,20 +103,6 @@ def test_a_mixture_takes_what_its_members_take_as_far_as_all_were_measured() -> 
     alone = together([first, {**second, "alone": {"texts": 3, "median_ms": 0.5, "p99_ms": 4.0}}])["alone"]
     assert alone == {"median_ms": 1.5, "p99_ms": 6.0}
     assert together([first, {}]) == together([]) == together([first, {**second, "texts": 8}]) == {}
-
-
-def test_the_operations_are_those_that_torch_counts(tmp_path: Path) -> None:
-    """Each text by itself, so that nothing is padded."""
-    examples = toys_training.task(tmp_path)
-    model = toys_training.model(tmp_path, toys_training.checkpoint(tmp_path, examples), examples)
-    dev, test = read_splits(Artifact.open(examples), "dev", "test").values()
-    predictor = Classifier(model.path("model"), "cpu")
-    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        for text in dev.texts:
-            predictor.predict([text])
-    assert flops_of(predictor, model, [dev]) == pytest.approx(counter.get_total_flops(), rel=0.01)
-    told = Artifact.open(evaluate(model.uri, examples, device="cpu", root=str(tmp_path))).run()[SPEED]
-    assert told["flops"] == flops_of(predictor, model, [dev, test])
 
 
 def test_every_step_that_scores_says_how_fast_and_large_its_model_is(tmp_path: Path) -> None:
@@ -138,7 +119,6 @@ def test_every_step_that_scores_says_how_fast_and_large_its_model_is(tmp_path: P
         assert not alone["texts"] or 0 < alone["median_ms"] <= alone["p99_ms"]
         folder = metrics.input("model").path("model")
         assert told["bytes"] == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        assert "flops" not in told  # these have no settings of an encoder
         assert SPEED not in metrics.path("metrics.json").read_text()
     mixed = Artifact.open(mix([linear, vectors], root=root)).run()[SPEED]
     members = [Artifact.open(uri).run()[SPEED] for uri in (linear, vectors)]

@@ -8,7 +8,7 @@ import pytest
 
 from components.data import mix
 from tests.toys import Row, make_task
-from tlm.errors import NothingLeft
+from tlm.errors import InputError, NothingLeft
 from tlm.evaluation.score.baseline import baseline, select, static
 from tlm.retrieval.subset.export import TASK_ONLY, Selection
 from tlm.shallow.linear import Dense, Linear
@@ -49,11 +49,10 @@ def test_features_of_marked_texts(
 ) -> None:
     """Whole, between, both spans; between again if the spans are in order; scalars; single words; product of spans."""
     whole, between, first, second = map(mean, parts)
-    old = [whole, between, first, second, between * scalars[0], scalars]
-    expected = np.concatenate([*old, *map(mean, places), first * second])
+    wholes = [whole, between, first, second, between * scalars[0], scalars]
+    expected = np.concatenate([*wholes, *map(mean, places), first * second])
     found = represent(some_vectors(), MARKS, ["a << b >> c [[ d ]]", text], None)
     assert np.allclose(found[1], expected, atol=1e-6)
-    assert np.allclose(represent(some_vectors(), MARKS, [text], None, edges=False)[0], np.concatenate(old), atol=1e-6)
 
 
 def test_features_of_one_kind_of_span() -> None:
@@ -69,20 +68,20 @@ def test_features_of_unmarked_texts_and_pairs() -> None:
     assert np.allclose(represent(some_vectors(), (), ["a b"], ["c d"])[0], pair, atol=1e-6)
 
 
-@pytest.mark.parametrize("edges", [True, False])
-def test_a_folder_without_the_field_is_of_a_model_without_single_words(edges: bool, tmp_path: Path) -> None:
-    features = represent(some_vectors(), MARKS, TEXTS, None, edges)
+def test_a_folder_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    features = represent(some_vectors(), MARKS, TEXTS, None)
     random = np.random.default_rng(1)
     weights = Linear(random.normal(size=(3, features.shape[1])), np.zeros(3), 3, softmax=True)
     dense = Dense(features.mean(axis=0), np.ones(features.shape[1]), weights, {})
-    model = StaticModel(["x", "y", "z"], MARKS, dense, False, some_vectors(), edges)
+    model = StaticModel(["x", "y", "z"], MARKS, dense, False, some_vectors())
     model.write(tmp_path / "model")
+    assert StaticModel.read(tmp_path / "model").predict(TEXTS).tobytes() == model.predict(TEXTS).tobytes()
     config = tmp_path / "model" / "config.json"
     values = json.loads(config.read_text("utf-8"))
-    assert values.pop("edges") is edges
-    if not edges:
-        config.write_text(json.dumps(values), "utf-8")
-    assert StaticModel.read(tmp_path / "model").predict(TEXTS).tobytes() == model.predict(TEXTS).tobytes()
+    assert values.pop("edges") is True  # the mark of this version
+    config.write_text(json.dumps(values), "utf-8")
+    with pytest.raises(InputError, match="holds a static model of an older version; make it again with `tlm static`"):
+        StaticModel.read(tmp_path / "model")
 
 
 def test_texts_whose_words_never_repeat_have_no_static_model_and_the_others_go_on(tmp_path: Path) -> None:

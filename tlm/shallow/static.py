@@ -19,7 +19,7 @@ from sklearn.utils.extmath import randomized_svd
 from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.metrics import Floats, Texts
 from tlm.data.text import with_pairs
-from tlm.errors import NothingLeft
+from tlm.errors import InputError, NothingLeft
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Marked, of_marked, parts, words_of
 from tlm.shallow.linear import Dense, Given, OnDense, of_pairs
@@ -195,11 +195,9 @@ class StaticModel(OnDense):
 
     Attributes:
         vectors: The word vectors.
-        edges: Whether the features of marked texts include single words and a product, which older models lack.
     """
 
     vectors: Vectors
-    edges: bool = True
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -208,20 +206,22 @@ class StaticModel(OnDense):
 
     def represented(self, texts: Texts, pairs: Texts | None) -> Floats:
         """The features of texts, or of pairs; shape [n, features]."""
-        return represent(self.vectors, self.marks, texts, pairs, self.edges)
+        return represent(self.vectors, self.marks, texts, pairs)
 
     def write(self, folder: Path) -> None:
         """Write the model into a new folder."""
         config, arrays = self.state(FAMILY)
         arrays |= {"vectors": self.vectors.vectors, "word_weights": self.vectors.weights}
-        folders.write(folder, config | {"edges": self.edges}, {"words": self.vectors.words}, arrays)
+        folders.write(folder, config | {"edges": True}, {"words": self.vectors.words}, arrays)
 
     @classmethod
     def read(cls, folder: Path) -> "StaticModel":
         """Read what `write` wrote."""
         config, vocabulary, arrays = folders.read(folder)
+        if not config.get("edges"):
+            raise InputError(f"{folder} holds a static model of an older version; make it again with `tlm static`")
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
-        return cls(*cls.restored(config, arrays), vectors, config.get("edges", False))
+        return cls(*cls.restored(config, arrays), vectors)
 
 
 def learn(passages: Iterable[str], unlabelled: Texts, given: Given) -> StaticModel:
@@ -250,7 +250,7 @@ def vectors_of(passages: Iterable[str], texts: Iterable[str], marks: Marks) -> V
     return word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
 
 
-def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None, edges: bool = True) -> Floats:
+def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None) -> Floats:
     """Features of examples, shape [n, features].
 
     Of marked texts, those of `of_marked` and `_edges`; of pairs: the means of both texts, their product and their
@@ -261,8 +261,7 @@ def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None,
     if not marks:
         return vectors.means([words_of(text) for text in texts])
     cut = [parts(text, marks) for text in texts]
-    found = of_marked(cut, vectors.means, len)
-    return np.hstack([found, *_edges(vectors, cut)]) if edges else found
+    return np.hstack([of_marked(cut, vectors.means, len), *_edges(vectors, cut)])
 
 
 def _edges(vectors: Vectors, cut: Sequence[Marked[list[str]]]) -> list[Floats]:

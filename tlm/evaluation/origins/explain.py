@@ -125,10 +125,9 @@ def _sources(model: StaticModel, text: str, second: str | None) -> Iterator[tupl
         means = [("", cut.whole), ("between: ", between), *spans, ("A to B: ", between if ordered else [])]
         yield from ((name, words, width) for name, words in means)
         yield "order and distance of the spans", None, 3
-        if model.edges:
-            single = [between[place] for place in EDGES] + [words[-1:] for words in cut.spans]
-            yield from (("edge: ", words, width) for words in single)
-            yield from [("product of both spans", None, width)] * (len(cut.spans) > 1)
+        single = [between[place] for place in EDGES] + [words[-1:] for words in cut.spans]
+        yield from (("edge: ", words, width) for words in single)
+        yield from [("product of both spans", None, width)] * (len(cut.spans) > 1)
 
 
 def _words(vectors: Vectors, words: list[str], weights: NDArray[np.float64]) -> Values:

@@ -89,19 +89,16 @@ class Table:
         rows: Cells; a row of one cell is a heading of the rows below it.
         note: A sentence below the table.
         strong: Places of the rows that stand out.
-        merged: Whether rows that begin alike share their first cell.
+        shares: For each number of a confusion matrix, its share of the row, which shades it.
+        role: The role of the colour of the shades.
     """
 
     columns: Sequence[Column | str]
     rows: Sequence[Row]
     note: Line = ""
     strong: frozenset[int] = frozenset()
-    merged: bool = False
-
-    @property
-    def table(self) -> "Table":
-        """The table itself, as a matrix has one, too."""
-        return self
+    shares: Sequence[Sequence[float]] = ()
+    role: str = ""
 
     @property
     def whole_columns(self) -> list[Column]:
@@ -110,21 +107,6 @@ class Table:
             one if isinstance(one, Column) else Column(one, "number" if place else "left")
             for place, one in enumerate(self.columns)
         ]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A confusion matrix: rows gold, columns predicted, shaded by the share within the row."""
-
-    labels: Sequence[str]
-    counts: Sequence[Sequence[int]]
-    role: str
-
-    @property
-    def table(self) -> Table:
-        """The same without shades."""
-        rows: list[Row] = [(Span(label), *map(str, row)) for label, row in zip(self.labels, self.counts, strict=True)]
-        return Table(["", *(Column(Span(label)) for label in self.labels)], rows)
 
 
 @dataclass(frozen=True)
@@ -144,20 +126,10 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of a card: a line about a text, the text, and a list below; `raised` sets it off."""
-
-    about: Line
-    text: Quote | None = None
-    lines: tuple[Line, ...] = ()
-    raised: bool = False
-
-
-@dataclass(frozen=True)
 class Card:
-    """Texts that belong together, such as a passage and the example that asked for it."""
+    """Texts that belong together, such as a passage and the example that asked for it, each in a line about it."""
 
-    parts: tuple[Part, ...]
+    lines: tuple[Line, ...]
 
 
 @dataclass(frozen=True)
@@ -168,7 +140,7 @@ class Details:
     blocks: "tuple[Block, ...]"
 
 
-Block: TypeAlias = Heading | Text | Items | Table | Matrix | Figure | Drawn | Card | Details
+Block: TypeAlias = Heading | Text | Items | Table | Figure | Drawn | Card | Details
 
 
 def opening(

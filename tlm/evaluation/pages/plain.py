@@ -27,25 +27,16 @@ def _markdown(block: page.Block) -> Iterator[str]:
             yield _paragraph(block.line)
         case page.Items():
             yield "\n".join(f"- {_paragraph(line)}" for line in block.lines)
-        case page.Table() | page.Matrix():
-            yield "\n".join(_rows(block.table))
-            if block.table.note:
-                yield _paragraph(block.table.note)
+        case page.Table():
+            yield "\n".join(_rows(block))
+            if block.note:
+                yield _paragraph(block.note)
         case page.Card():
-            first, *others = _card(block)
+            first, *others = block.lines
             yield "\n".join([f"- {_paragraph(first)}", *(f"  - {_paragraph(line)}" for line in others)])
         case page.Details():
             yield _bold(prose(block.summary))
             yield from (part for inner in block.blocks for part in _markdown(inner))
-
-
-def _card(card: page.Card) -> list[page.Line]:
-    """The lines of a card."""
-    lines: list[page.Line] = []
-    for part in card.parts:
-        lines.append((*page.inlines(part.about), ": ", part.text) if part.text else part.about)
-        lines += part.lines
-    return lines
 
 
 def _rows(table: page.Table) -> Iterator[str]:
@@ -109,14 +100,12 @@ def _shown(block: page.Block) -> Iterator[Table | Text]:
             yield _styled("\n", block.line, style="bold")
         case page.Text():
             yield _styled(block.line)
-        case page.Items():
+        case page.Items() | page.Card():
             yield from (_styled("  ", line) for line in block.lines)
-        case page.Table() | page.Matrix():
-            yield _grid(block.table)
-            if block.table.note:
-                yield _styled(block.table.note)
-        case page.Card():
-            yield from (_styled("  ", line) for line in _card(block))
+        case page.Table():
+            yield _grid(block)
+            if block.note:
+                yield _styled(block.note)
         case page.Details():
             yield _styled(block.summary)
             yield from (one for inner in block.blocks for one in _shown(inner))

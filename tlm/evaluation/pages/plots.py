@@ -34,7 +34,6 @@ STYLE: dict[Any, Any] = {
     **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()},
 }
 WIDTH = 7.4  # inches: the width of the page's text
-LONG_NAME = 26  # letters
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
@@ -44,7 +43,7 @@ def dots(groups: Sequence[Mapping[str, Any]], label: str, *, best: str = "") -> 
 
     Where there is no interval, dots are hollow. The name of the group `best` is bold.
     """
-    figure, [axes] = panels(WIDTH if has_long_names(groups) else 4.1, 0.7 + 0.38 * len(groups))
+    figure, [axes] = panels(WIDTH, 0.7 + 0.38 * len(groups))
     for row, group in enumerate(reversed(groups)):
         tone, spread = _tone(group), group["test"]
         if group["arm"] == "baseline":
@@ -78,18 +77,6 @@ def lines(panel: dict[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
 
 
 @mpl.rc_context(STYLE)
-def coverage(rows: Sequence[Mapping[str, Any]], role: str) -> str:
-    """Accuracy against the share of texts that are answered, on dev (dashed) and test, with a dot at each threshold."""
-    figure, [axes] = panels(4.2, 2.6)
-    for split, tone, style in (("dev", MUTED, (0, (4, 3))), ("test", COLOURS[role][0], "solid")):
-        dots = [(100 * row[split]["share"], 100 * row[split]["accuracy"]) for row in rows if row[split]["share"]]
-        axes.plot(*zip(*dots, strict=True), marker="o", color=tone, linestyle=style, markersize=4, label=split)
-    axes.legend(frameon=False, fontsize=9, labelcolor=MUTED)
-    axes.set(xlabel="texts answered, %", ylabel="accuracy of these, %")
-    return svg(figure)
-
-
-@mpl.rc_context(STYLE)
 def scatter(gold: Sequence[float], predicted: Sequence[float], role: str) -> str:
     """Predicted against gold values of a regression task, with the line of equality."""
     figure, [axes] = panels(4.2, 3.6)
@@ -110,11 +97,6 @@ def plain_rows(axes: Axes) -> None:
     """Remove the horizontal grid lines and the left spine."""
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-
-
-def has_long_names(groups: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a plot of these groups needs the width of the page."""
-    return any(len(group["name"]) > LONG_NAME for group in groups)
 
 
 def _tone(group: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ import base64
 import html as escapes
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +56,7 @@ def html(title: str, blocks: Iterable[page.Block]) -> str:
 
 
 def _all(blocks: Iterable[page.Block]) -> str:
-    """The blocks; figures without a style of their own that follow each other stand side by side."""
-    return "\n".join(
-        f'<div class="figures">\n{chr(10).join(map(_block, run))}\n</div>' if beside else "\n".join(map(_block, run))
-        for beside, run in groupby(blocks, lambda block: isinstance(block, page.Figure) and not block.style)
-    )
+    return "\n".join(map(_block, blocks))
 
 
 def _block(block: page.Block) -> str:
@@ -69,17 +64,13 @@ def _block(block: page.Block) -> str:
         case page.Heading():
             kicker = f'<p class="kicker">{_escaped(block.kicker)}</p>\n' if block.kicker else ""
             return f"{kicker}<h{block.level}>{_line(block.line)}</h{block.level}>"
-        case page.Text(style="legend"):
-            names = "".join(f"<span>{_inline(inline)}</span>" for inline in page.inlines(block.line))
-            return f'<p class="legend">{names}</p>'
         case page.Text():
             return f"<p{_class(block.style)}>{_line(block.line)}</p>"
         case page.Items():
-            return _items(block.lines, block.style)
+            items = "".join(f"<li>{_line(line)}</li>\n" for line in block.lines)
+            return f"<ul{_class(block.style)}>\n{items}</ul>"
         case page.Table():
             return _table(block)
-        case page.Matrix():
-            return _matrix(block)
         case page.Figure():
             drawn = base64.b64encode(block.svg.encode()).decode()
             alt = _escaped(f"{block.caption}: the numbers are in the tables, or in the JSON file of this page")
@@ -88,20 +79,10 @@ def _block(block: page.Block) -> str:
         case page.Drawn():
             return _all(block.blocks)
         case page.Card():
-            return f'<article class="card">\n{"".join(map(_part, block.parts))}</article>'
+            lines = "".join(f"<p>{_line(line)}</p>\n" for line in block.lines)
+            return f'<article class="card">\n{lines}</article>'
         case page.Details():
             return f"<details>\n<summary>{_escaped(block.summary)}</summary>\n{_all(block.blocks)}\n</details>"
-
-
-def _items(lines: Iterable[page.Line], style: str = "") -> str:
-    return f"<ul{_class(style)}>\n{''.join(f'<li>{_line(line)}</li>{chr(10)}' for line in lines)}</ul>"
-
-
-def _part(part: page.Part) -> str:
-    text = f"<p>{_line(part.text)}</p>\n" if part.text else ""
-    lines = _items(part.lines) if part.lines else ""
-    about = f'<p class="about">{_line(part.about)}</p>'
-    return f"<div{_class('raised' if part.raised else '')}>{about}\n{text}{lines}</div>\n"
 
 
 def _table(table: page.Table) -> str:
@@ -111,42 +92,31 @@ def _table(table: page.Table) -> str:
     note = f'\n<p class="small">{_line(table.note)}</p>' if table.note else ""
     whole = f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>"
     names = ", ".join(filter(None, (page.words(column.name) for column in columns)))
-    return f'<div class="wide" {_reachable(names)}><table>\n{whole}\n</table></div>{note}'
+    matrix = f' matrix" style="{_tone(table.role)}' if table.shares else ""
+    reachable = f'tabindex="0" role="group" aria-label="Table: {_escaped(names)}"'  # a keyboard can scroll a wide one
+    return f'<div class="wide{matrix}" {reachable}><table>\n{whole}\n</table></div>{note}'
 
 
 def _rows(table: page.Table) -> Iterator[tuple[str, str]]:
     """The style and the cells of each row."""
-    columns, place = table.whole_columns, 0
-    for _, run in groupby(table.rows, lambda row: row[0] if table.merged else id(row)):
-        alike = list(run)
-        for number, row in enumerate(alike):
-            if len(row) == 1:
-                yield "group", f'<th scope="rowgroup" colspan="{len(columns)}">{_line(row[0])}</th>'
-            else:
-                span = f' rowspan="{len(alike)}"' if len(alike) > 1 else ""
-                name = f'<th scope="row"{span}>{_line(row[0])}</th>' if number == 0 else ""
-                cells = zip(columns[1:], row[1:], strict=True)
-                named = "".join(f"<td{_class(KINDS[column.kind])}>{_line(cell)}</td>" for column, cell in cells)
-                yield "strong" if place in table.strong else "", name + named
-            place += 1
+    columns = table.whole_columns
+    for place, row in enumerate(table.rows):
+        if len(row) == 1:
+            yield "group", f'<th scope="rowgroup" colspan="{len(columns)}">{_line(row[0])}</th>'
+            continue
+        cells = f'<th scope="row">{_line(row[0])}</th>'
+        for at, (column, cell) in enumerate(zip(columns[1:], row[1:], strict=True)):
+            cells += f"<td{_class(KINDS[column.kind])}{_shade(table, place, at)}>{_line(cell)}</td>"
+        yield "strong" if place in table.strong else "", cells
 
 
-def _matrix(matrix: page.Matrix) -> str:
-    head, rows = "".join(f'<th scope="col">{_escaped(label)}</th>' for label in matrix.labels), ""
-    for gold, (label, counts) in enumerate(zip(matrix.labels, matrix.counts, strict=True)):
-        cells = ""
-        for predicted, count in enumerate(counts):
-            style = " ".join(["right"] * (predicted == gold) + ["zero"] * (not count))
-            cells += f'<td{_class(style)} style="--share: {count / max(sum(counts), 1):.3f}">{count:,}</td>'
-        rows += f'<tr><th scope="row">{_escaped(label)}</th>{cells}</tr>\n'
-    table = f"<table>\n<thead><tr><td></td>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table>"
-    named = _reachable("gold classes in rows, predicted classes in columns")
-    return f'<div class="wide matrix" {named} style="{_tone(matrix.role)}">{table}</div>'
-
-
-def _reachable(names: str) -> str:
-    """Attributes that let a keyboard scroll a table that is too wide, and say what it has."""
-    return f'tabindex="0" role="group" aria-label="Table: {_escaped(names)}"'
+def _shade(table: page.Table, row: int, column: int) -> str:
+    """The attributes of a number that is shaded by its share of the row."""
+    if not table.shares:
+        return ""
+    share = table.shares[row][column]
+    classes = ["right"] * (row == column) + ["zero"] * (not share)
+    return f'{_class(" ".join(classes))} style="--share: {share:.3f}"'
 
 
 def _line(line: page.Line) -> str:

@@ -10,7 +10,7 @@ from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.spending import JOULES
 from tlm.evaluation.pages.text import power, visible
 from tlm.evaluation.report.lineage import everything
-from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, Spent, Summary, total
+from tlm.evaluation.report.runs import KILOWATT_HOUR, Group, Spent, Summary, spreads, total
 from tlm.evaluation.score.evaluate import SPEED
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import spread
@@ -38,11 +38,6 @@ def spent_on(artifact: Artifact | None) -> Spent:
     if not elsewhere and run.get("device", "cpu") == "cpu" and "gpu_seconds" not in run:
         facts.setdefault("cpu_seconds", run.get("process_seconds"))
     return Spent.of_stage(artifact.details.get("cost") or {"flops": artifact.counts.get("flops")}, facts)
-
-
-def mean(costs: Sequence[Spent]) -> Spent:
-    """The mean of each part, over the costs in which it is known."""
-    return Spent(**{name: spread(getattr(cost, name) for cost in costs)["mean"] for name in vars(NOTHING_KNOWN)})
 
 
 def _searches(artifact: Artifact) -> bool:
@@ -137,7 +132,8 @@ def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
     speeds = [run.artifact.run().get(SPEED, {}) for run in group.runs]
     facts = [{**speed.get("alone", {}), **speed} for speed in speeds]
     means = {name: spread(one.get(name) for one in facts)["mean"] for name in SPEEDS}
-    return {"name": group.name, **means, "million": mean([*map(million, speeds)]).amounts(prices)}
+    amounts = spreads([*map(million, speeds)], prices)
+    return {"name": group.name, **means, "million": {name: one["mean"] for name, one in amounts.items()}}
 
 
 def million(speed: Speed) -> Spent:

@@ -13,9 +13,8 @@ from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Line, Span
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.report.findings import AHEAD, linear_of, points, score_text
+from tlm.evaluation.report.findings import linear_of, score_text
 from tlm.evaluation.report.runs import Group, Summary
-from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
 from tlm.training.input.located import MLM_HEAD
 from tlm.training.input.texts import Texts
@@ -49,7 +48,6 @@ def checks(
     groups: Sequence[Group],
     summaries: Sequence[Summary],
     best: Summary,
-    differences: Sequence[Difference],
     task: Artifact | None,
 ) -> list[Check]:
     """Check the runs of a report and their task, the warnings first.
@@ -58,17 +56,14 @@ def checks(
         groups: The groups of the report.
         summaries: Their summaries.
         best: The one that the report recommends.
-        differences: The differences on test of the planned pairs.
         task: The task; None if it is gone.
     """
     found = [*dict.fromkeys(_unchecked(groups, task))]
     found += _copies(groups, best, linear_of(list(summaries)))
     found += _small(groups)
     found += _cut(groups)
-    found += _behind(differences)
     found += _of_published(groups)
     found += _divided(task)
-    found += _few(differences)
     found += _doubted(task)
     found += _rare(task)
     found += _hardly_retrieved(groups)
@@ -160,13 +155,6 @@ def _cut(groups: Sequence[Group]) -> Iterator[Check]:
             yield Check("TLM004", NOTE, f"{said} That is much: {more}." if max(lost.values()) >= MUCH else said)
 
 
-def _behind(differences: Sequence[Difference]) -> Iterator[Check]:
-    for one in differences:
-        if one["question"] == AHEAD and one["ahead"] == one["second"]:
-            behind = f"{one['first']} is behind the linear model, {points(one)}"
-            yield Check("TLM005", NOTE, f"{behind}; use the linear model, or train an encoder longer.")
-
-
 def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
     """What a published model was trained with that does not suit it."""
     for group in groups:
@@ -194,12 +182,6 @@ def _divided(task: Artifact | None) -> Iterator[Check]:
     if count:
         of = f"{count:,} groups are in more than one split"
         yield Check("TLM008", WARNING, f"{of}, so scores may be higher than they would be for new groups.")
-
-
-def _few(differences: Sequence[Difference]) -> Iterator[Check]:
-    if any(one["low"] is None for one in differences):
-        few = f"Some arms have fewer than {LEAST_SEEDS} seeds or draws of text"
-        yield Check("TLM009", NOTE, f"{few}; no order is claimed for them, because a few points can be chance.")
 
 
 def _doubted(task: Artifact | None) -> Iterator[Check]:

@@ -235,15 +235,6 @@ def chance_text(probability: float) -> str:
     return "under 1 %" if percent < 1 else "over 99 %" if percent > 99 else f"{percent} %"
 
 
-def sure(chosen: Summary, found: Difference | None) -> str:
-    """Say how sure the choice of a model is, from its difference to the model that it was compared with."""
-    if found is None:
-        alone = chosen["kind"] == LINEAR
-        return "compared with no other model of ours" if alone else "not compared with a linear model"
-    one = seen_from(chosen["name"], found)
-    return f"{points(one)} over {one['second']}"
-
-
 WORDS = ((0.99, "very probably"), (0.9, "probably"), (0.0, "perhaps"))
 
 

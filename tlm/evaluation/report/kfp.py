@@ -7,20 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.passages import evenly, rows_at
 from tlm.data.tasks.metrics import METRICS
 from tlm.evaluation.pages.blocks import Block, Heading, Quote, Span, Text
 from tlm.evaluation.pages.plain import markdown
-from tlm.evaluation.pages.text import visible
+from tlm.evaluation.report import preview
 from tlm.evaluation.report.lineage import compared, dropped, dropped_section, flat
 from tlm.evaluation.report.notebook import notebook
 from tlm.evaluation.score.mix import ReportRow
-from tlm.evaluation.score.scores import positive
+from tlm.evaluation.score.scores import positive, predictions_of
 
-SAMPLE, LONGEST = 5, 300  # passages of a card, and characters of each
 ROC_POINTS = 200  # at most, because they are stored in the run's metadata
 
 
@@ -43,8 +40,7 @@ def roc(metrics: Artifact, label: str) -> tuple[list[float], list[float], list[f
     """
     from sklearn.metrics import roc_curve
 
-    path = metrics.path("predictions.parquet")
-    test = pq.read_table(path, filters=[("split", "=", "test")], partitioning=None).to_pylist()
+    test = predictions_of(metrics, "test").to_pylist()
     truth = [row["gold"] == label for row in test]
     if len(set(truth)) < 2:
         return None
@@ -55,19 +51,9 @@ def roc(metrics: Artifact, label: str) -> tuple[list[float], list[float], list[f
 
 
 def dataset_card(subset: str) -> str:
-    """A subset in Markdown: a few passages, counts, and what was left out, as in a report. Texts are in code spans."""
-    return markdown(_card(Artifact.open(subset, "subset")))
-
-
-def _card(artifact: Artifact) -> Iterator[Block]:
-    total = artifact.details["passages"]
-    rows = rows_at(artifact, "passages-*.parquet", evenly(total, SAMPLE)).values()
-    yield Heading(f"{total:,} passages ({artifact.details['arm']})", 1)
-    if rows:
-        yield Text(f"{len(rows)} of them, evenly spaced:")
-    for number, row in enumerate(rows, 1):  # no list, because Kubeflow's page shows lists without bullets and distances
-        yield Text((Span(f"{number}.", "bold"), " ", Quote.of(visible(row["text"], LONGEST))))
-    yield from dropped_section([dropped(artifact)])
+    """A subset in Markdown: a few passages and what was left out, as in a report. Texts are in code spans."""
+    artifact = Artifact.open(subset, "subset")
+    return markdown([*preview.section([preview.shown(artifact)]), *dropped_section([dropped(artifact)])])
 
 
 def log_counts(uri: str, metrics: Any, model: Any = None) -> str:

@@ -167,7 +167,7 @@ def dropped_section(steps: Sequence[dict[str, Any]]) -> Iterator[Block]:
     yield Heading("What was left out, and why")
     yield Items(tuple(f"{_step(step)}: {said}." for step in steps if (said := _kept(step))), "samples")
     if rows := [row for step in steps for row in _reason_rows(step)]:
-        yield Table(["Left out by", Column("reason", "words"), "rows"], rows, merged=True)
+        yield Table(["Left out by", Column("reason", "words"), "rows"], rows)
     reasons = [(_step(step), reason) for step in steps for reason in step["reasons"]]
     if samples := tuple(_line(step, reason, sample) for step, reason in reasons for sample in reason["samples"]):
         yield Details("Samples of what was left out", (Items(samples, "samples"),))

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
@@ -16,7 +15,7 @@ from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.models import recommended_by, trained
 from tlm.evaluation.score.mix import ReportRow
-from tlm.evaluation.score.scores import metric_names
+from tlm.evaluation.score.scores import metric_names, predictions_of
 
 HOW = (
     "The cells read the model and its texts from the store; this file holds none of them. Install tlm-kubeflow "
@@ -103,8 +102,7 @@ def mistakes(metrics: str, *, split: str = "dev", most: int = 20) -> list[dict[s
         the probability of the wrong label; of numbers the distance, of several labels how many are wrong.
     """
     artifact = Artifact.open(metrics, "metrics")
-    columns, path = ["example", "gold", "predicted", "probabilities"], artifact.path("predictions.parquet")
-    rows = pq.read_table(path, columns=columns, filters=[("split", "=", split)], partitioning=None).to_pylist()
+    rows = predictions_of(artifact, split).to_pylist()
     wrong = sorted((row for row in rows if row["gold"] != row["predicted"]), key=_weight, reverse=True)[:most]
     found = examples(artifact.input("task")).take(pa.array((row["example"] for row in wrong), pa.int64())).to_pylist()
     texts = [one["text"] if one["text_pair"] is None else (one["text"], one["text_pair"]) for one in found]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 from tlm.data.tasks.examples import SEVERAL
 from tlm.evaluation.pages import plots
@@ -15,7 +15,6 @@ from tlm.evaluation.pages.blocks import (
     Figure,
     Heading,
     Line,
-    Matrix,
     Row,
     Span,
     Table,
@@ -48,11 +47,10 @@ class Task(TypedDict):
 
 
 class Best(TypedDict):
-    """The model that a report recommends, how sure that is, and the key of the metrics of its best run."""
+    """The model that a report recommends, and the key of the metrics of its best run."""
 
     name: str
     role: str
-    sure: str
     metrics: str
 
 
@@ -174,30 +172,25 @@ def results(contents: Contents) -> Iterator[Block]:
 
 def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[str]) -> Table:
     columns: dict[str, Form] = {
-        "seeds": lambda group: (
-            "–" if group["fixed"] else group["repeats"] if group["draws"] else f"{len(group['seeds'])}"
-        ),
+        "seeds": lambda group: "–" if group["fixed"] else group["repeats"],
         "dev": lambda group: score_text(group["dev"]),
         "test": lambda group: score_text(group["test"]),
         "95 % interval, test": lambda group: interval_text(group["test"]),
     }
-    if losses:
-        columns["masked-LM loss"] = lambda group: (
-            score_text(group["mlm_loss"], 1.0, 2) if group["name"] in losses else "–"
-        )
-    if any(group["cost"]["flops"]["mean"] for group in groups):
-        columns["FLOPs"] = lambda group: "–" if (mean := group["cost"]["flops"]["mean"]) is None else power(mean)
     note = (
         f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
         "the text; – for a model that is the same with every seed. The best on dev comes first. Bold: the model that "
         "the first sentence of this report names. Intervals account for the choice of seeds (with 3 seeds or more), of "
-        "the text where it was drawn (with 3 draws or more), and of test examples. A mixture’s dev score is "
-        "cross-fitted."
+        "the text where it was drawn (with 3 draws or more), and of test examples. Dev scores of mixtures, and of "
+        "models that may give a text several labels, are cross-fitted."
     )
-    if task["problem"] == SEVERAL:
-        note += " All dev scores are, because thresholds of labels are fitted on dev, too."
     if losses:
+        columns["masked-LM loss"] = lambda group: (
+            score_text(group["mlm_loss"], 1.0, 2) if group["name"] in losses else "–"
+        )
         note += " The masked-LM loss is of stage 1 on test texts; lower is better. –: over another vocabulary."
+    if any(group["cost"]["flops"]["mean"] for group in groups):
+        columns["FLOPs"] = lambda group: "–" if (mean := group["cost"]["flops"]["mean"]) is None else power(mean)
     return by_arm(groups, columns, note=note, strong=best)
 
 
@@ -217,13 +210,10 @@ READING = (
 
 
 def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
-    style: Literal["full", "single"] = "full" if plots.has_long_names(groups) else "single"
-    figure = Figure("Test score, a dot for each seed or draw", plots.dots(groups, label, best=best), style)
-    dashed = " Dashed: the linear model." if any(group["arm"] == "baseline" for group in groups) else ""
-    marked = f" Bold: the model to use.{dashed}" if best else dashed
-    hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so the interval is unknown."
-    hollow *= any(group["test"]["low"] is None for group in groups)
-    return Drawn((figure, Text(f"Stroke: mean. Band: 95 % interval.{hollow}{marked}", "small")))
+    figure = Figure("Test score, a dot for each seed or draw", plots.dots(groups, label, best=best), "full")
+    unknown = f"hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so it is unknown"
+    note = f"Stroke: mean. Band: 95 % interval; {unknown}. Bold: the model to use. Dashed: the linear model."
+    return Drawn((figure, Text(note, "small")))
 
 
 def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> dict[str, Form]:
@@ -254,11 +244,9 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
     note = (
         "In hundredths, paired by test example; bold where the interval excludes 0, so that an order is claimed. The "
         "comparisons were chosen by dev alone. Ahead on new texts: the probability that the first arm is; with too few "
-        "seeds, of these models alone."
+        "seeds, of these models alone. Intervals are corrected for their number (Bonferroni): together they have 95 % "
+        "confidence."
     )
-    if tested := sum(one["low"] is not None for one in found):
-        of = f"{tested} comparison{'s' if tested > 1 else ''}"
-        note += f" Intervals are corrected for {of} (Bonferroni): together they have 95 % confidence."
     yield Heading("Differences on test", 3)
     yield Table(["Question", Column("arms", "words"), "difference", "95 % interval", "ahead on new texts"], rows, note)
 
@@ -295,8 +283,7 @@ def predictions(contents: Contents) -> Iterator[Block]:
     heading = Heading(("Predictions of ", Span(best["name"])))
     if contents["classes"]:
         shown = _confusion(confusion, best["role"]) if confusion else ()
-        called = "label" if contents["task"]["problem"] == SEVERAL else "class"
-        yield from (heading, *shown, *_classes(contents["classes"], called))
+        yield from (heading, *shown, *_classes(contents["classes"]))
     elif scatter and scatter["gold"]:
         caption = "Predicted against gold values on test, first seed; the line marks equality"
         yield Drawn((heading, Figure(caption, plots.scatter(**scatter, role=best["role"]), "single")))
@@ -314,8 +301,6 @@ def coverage(contents: Contents) -> Iterator[Block]:
         "least this probability. Thresholds were chosen on dev; test shows what they then gave. Both in hundredths."
     )
     yield Heading("Sure or not")
-    caption = "Accuracy of the texts that are answered, the surest first; a dot for each threshold of the table"
-    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
     unsure = (Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure.")
     yield Text(unsure, "small")
@@ -331,20 +316,25 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
     if found["shown"]:
         of = f"Test examples by gold class (rows) and predicted class (columns){summed}."
         yield Text(f"{of} The shade shows the share within the row.", "small")
-        yield Matrix(found["labels"], found["matrix"], role)
+        labels, counts = [Span(label) for label in found["labels"]], found["matrix"]
+        cells: list[Row] = [
+            (label, *(f"{count:,}" for count in own)) for label, own in zip(labels, counts, strict=True)
+        ]
+        shares = [[count / max(sum(own), 1) for count in own] for own in counts]
+        yield Table(["gold", *map(Column, labels)], cells, shares=shares, role=role)
     elif found["frequent"]:
         rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
         yield Text(f"The most frequent confusions on test{summed}.", "small")
         yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)
 
 
-def _classes(found: dict[str, Any], called: str) -> Iterator[Block]:
+def _classes(found: dict[str, Any]) -> Iterator[Block]:
     rows: list[Row] = [
         (Span(row["label"]), f"{row['support']:,}", *(score_text(one) if row["support"] else "–" for one in row["f1"]))
         for row in found["rows"]
     ]
-    heading = f"F1 of each {called} on test"
-    table = Table([called.capitalize(), "examples", *(Column(Span(name)) for name in found["groups"])], rows)
+    heading = "F1 of each class on test"
+    table = Table(["Class", "examples", *(Column(Span(name)) for name in found["groups"])], rows)
     yield from (Heading(heading, 3), table) if len(rows) <= MOST_CLASSES else (Details(heading, (table,)),)
 
 

@@ -20,7 +20,7 @@ from tlm.data.ranges import Ints
 from tlm.data.tasks.examples import examples as read_examples
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError, nearest
-from tlm.evaluation.pages.blocks import Block, Card, Details, Heading, Items, Line, Part, Quote, Span, Text
+from tlm.evaluation.pages.blocks import Block, Card, Details, Heading, Items, Line, Quote, Span, Text
 from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import without_root
@@ -158,9 +158,9 @@ def preview(
     """
     if min(examples, passages) < 1 or width < 40:
         raise InputError(f"examples is {examples}, passages {passages}, width {width}; expected at least 1, 1 and 40")
-    shown = blocks(Artifact.open(source, "hits", "subset"), examples, passages, label, width)
+    page = blocks(Artifact.open(source, "hits", "subset"), examples, passages, label, width)
     on_terminal = form == "terminal" or (form == "auto" and sys.stdout.isatty())
-    return terminal(shown, styled=True) if on_terminal else markdown(shown).rstrip("\n")
+    return terminal(page, styled=True) if on_terminal else markdown(page).rstrip("\n")
 
 
 RANDOM_PASSAGES, RETRIEVED_PASSAGES = 3, 10
@@ -175,11 +175,13 @@ def evidence(groups: list[Group]) -> list[dict[str, Any]]:
     subsets: dict[str, Artifact] = {}
     for subset in (run.subset for group in groups for run in group.runs if run.subset is not None):
         subsets.setdefault(subset.details["arm"], subset)
-    return [_arm(arm, subsets[arm]) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
+    return [shown(subsets[arm]) for arm in sorted(subsets, key=lambda arm: arm in WITHOUT_QUERIES)]
 
 
-def _arm(arm: str, subset: Artifact) -> dict[str, Any]:
-    total, random = subset.details["passages"], arm in WITHOUT_QUERIES
+def shown(subset: Artifact) -> dict[str, Any]:
+    """What `section` shows of a subset."""
+    arm, total = subset.details["arm"], subset.details["passages"]
+    random = arm in WITHOUT_QUERIES
     found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
     try:
         wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
@@ -239,8 +241,8 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
             continue
         asked = any(one["asker"] for one in arm["passages"])
         above = " Above each, an example whose query found it; words of 4 letters or more in both are marked." * asked
-        shown = f"{len(arm['passages'])} of {arm['total']:,} passages"
-        yield Text(f"{shown}, evenly spaced through the subset, not hand-picked.{above}", "small")
+        some = f"{len(arm['passages'])} of {arm['total']:,} passages"
+        yield Text(f"{some}, evenly spaced through the subset, not hand-picked.{above}", "small")
         cards = [*map(_card, arm["passages"])]
         yield from cards[:OPEN]
         yield from [Details(f"{len(cards) - OPEN} more", tuple(cards[OPEN:]))] if cards[OPEN:] else []
@@ -248,9 +250,9 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
 
 def _card(passage: dict[str, Any]) -> Card:
     ranked = f" · best rank {passage['rank']} · score {passage['score']:.1f}" if passage["rank"] else ""
-    found = Part(f"passage {passage['doc']}{ranked}", Quote(tuple(passage["pieces"])))
+    found = f"passage {passage['doc']}{ranked}: ", Quote(tuple(passage["pieces"]))
     if not (asker := passage["asker"]):
         return Card((found,))
     more = f" and {passage['queries'] - 1:,} more" if passage["queries"] > 1 else ""
     about = ("query of example ", Span(asker["id"]), f"{more} · ", Span(asker["label"] or "no label", "label"))
-    return Card((Part(about, Quote.of(asker["text"]), raised=True), found))
+    return Card(((*about, ": ", Quote.of(asker["text"])), found))

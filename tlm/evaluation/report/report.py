@@ -17,7 +17,7 @@ from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.bill import predictions, spent
 from tlm.evaluation.report.checks import WARNING, checks
-from tlm.evaluation.report.findings import Planned, findings, finished, planned, recommended, same_vocabulary, sure
+from tlm.evaluation.report.findings import Planned, findings, finished, planned, recommended, same_vocabulary
 from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, Summary, grouped
@@ -26,14 +26,14 @@ from tlm.evaluation.report.tracking import track
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import Difference, differences, spread
 from tlm.evaluation.score.mix import LINEAR
-from tlm.evaluation.score.scores import coverage, metric_names
+from tlm.evaluation.score.scores import coverage, metric_names, predictions_of
 from tlm.progress import say
 from tlm.settings.options import Prices
 
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 28
+VERSION = 29
 
 
 def report(
@@ -122,7 +122,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     _colour(summaries, whole)
     whole_groups = {group.name: group for group, summary in zip(groups, summaries, strict=True) if summary in whole}
     compared = _compared(whole_groups, planned(whole))
-    best, held_against = recommended(whole, compared)
+    best, _ = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
     first = groups[0].runs[0].values
     names = metric_names(first["labels"])
@@ -140,14 +140,13 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "best": {
             "name": best["name"],
             "role": best["role"],
-            "sure": sure(best, held_against),
             "metrics": chosen.runs[chosen.best_on_dev].artifact.manifest.key,
         },
         "since": since(chosen, group_with(before)) if before else None,
         **_answers(chosen, _looked_at(groups, best["name"], compared)),
         "evidence": evidence(groups),
         "dropped": _dropped(groups, task),
-        "checks": [check._asdict() for check in checks(groups, summaries, best, compared, task)],
+        "checks": [check._asdict() for check in checks(groups, summaries, best, task)],
         "lineage": lineage_rows(artifacts),
         "gone": gone(artifacts),
     }
@@ -223,8 +222,7 @@ def _confusion(best: Group) -> dict[str, Any]:
 
 def _scatter(best: Group) -> dict[str, list[float]]:
     """Gold and predicted values on test for the best group's first seed, at most `MOST_POINTS`."""
-    path = best.runs[0].artifact.path("predictions.parquet")
-    table = pq.read_table(path, partitioning=None, filters=[("split", "=", "test")])
+    table = predictions_of(best.runs[0].artifact, "test")
     step = -(-table.num_rows // MOST_POINTS) or 1
     return {name: [round(value, 4) for value in table[name].to_pylist()[::step]] for name in ("gold", "predicted")}
 

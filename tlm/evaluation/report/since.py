@@ -19,6 +19,7 @@ from tlm.data.tasks.metrics import Array, Split
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Quote, Row, Span, Table, Text
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.predict.models import recommended_by
 from tlm.evaluation.report.findings import interval_text, points, score_text
 from tlm.evaluation.report.lineage import compared, flat, plain
 from tlm.evaluation.report.runs import Group, ScoredModel, grouped, members
@@ -45,10 +46,7 @@ def earlier(against: str) -> list[Artifact]:
     found = Artifact.open(against, "report", "metrics")
     metrics, best = [found], found.manifest.key
     if found.manifest.kind == "report":
-        facts = found.json("report.json")
-        metrics, best = compared(found), facts.get("best", {}).get("metrics")
-    if not (metrics and best):
-        raise InputError(f"{against} names no model, as it is old or on several tasks; give the metrics of a model")
+        metrics, best = compared(found), recommended_by(found)[0].manifest.key
     if (problem := metrics[0].input("task").details["problem"]) not in PROBLEMS:
         raise InputError(f"{against} is of '{problem}'; only answers of {' or '.join(PROBLEMS)} can be compared")
     return sorted((one.artifact for one in group_with(metrics, best).runs), key=lambda one: one.content)
@@ -165,16 +163,15 @@ def _by_class(gold: list[str], kinds: dict[str, Array]) -> list[dict[str, Any]]:
 
 def finding(found: Since) -> str:
     """Say in a sentence or two what changed."""
-    named, both = found["names"], found["tests"]["both"]
+    named = found["names"]
     data = f"Since the last report, {_data_in_words(found) or 'the data are the same'}."
     if not (fair := found["tests"]["compared"]):
-        also = "that is not in train, too, " if both else ""
-        return f"{data} No test text {also}is in both, so the answers cannot be compared."
+        return f"{data} No test text is in both and in no train, so the answers cannot be compared."
     verdict = {NOW: "is ahead of", BEFORE: "is behind"}.get(found["difference"]["ahead"], "against")
     models = f"the new model ({named[NOW]}) {verdict} the earlier one ({named[BEFORE]})"
     much, changed = points(found["difference"]), _in_words(found["changed"])
-    also = ", and neither has in train," if fair < both else ","
-    return f"{data} On the {fair:,} test texts that both have{also} {models}: {much}. Answers that changed: {changed}."
+    texts = f"the {fair:,} test texts that both have, and neither has in train"
+    return f"{data} On {texts}, {models}: {much}. Answers that changed: {changed}."
 
 
 def _in_words(counts: dict[str, int]) -> str:
@@ -222,8 +219,7 @@ def _compared_section(found: Since, metric: str) -> Iterator[Block]:
     tests, models, scores = found["tests"], found["names"], found["scores"].items()
     rows: list[Row] = [(Span(models[side]), side, score_text(score), interval_text(score)) for side, score in scores]
     of = f"On the {tests['compared']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
-    if copied := tests["both"] - tests["compared"]:
-        of += f" ({copied:,} more are in train as well, before or now)"
+    of += f" ({tests['both'] - tests['compared']:,} more are in train as well, before or now)"
     note = f"{of}, by the labels of now: {points(found['difference'])}. The earlier model was not run again."
     yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)
     yield Heading("Answers that changed", 3)
@@ -236,4 +232,4 @@ def _compared_section(found: Since, metric: str) -> Iterator[Block]:
         shown: list[Row] = [(one["kind"], *(Quote.of(one[name]) for name in ANSWER[1:])) for one in found["answers"]]
         note = f"{len(shown)} of {sum(found['changed'].values()):,}, evenly spaced through them, not hand-picked."
         columns = (Column("text", "words"), *(Column(name, "left") for name in ANSWER[2:]))
-        yield Table(["Changed", *columns], shown, note, merged=True)
+        yield Table(["Changed", *columns], shown, note)

@@ -1,7 +1,7 @@
 """The step `evaluate`: scores of a trained model on dev and test, each read once, its speed and its size."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from operator import mul
 from typing import Any
@@ -17,12 +17,10 @@ from tlm.data.tasks.metrics import Floats, Split
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier
 from tlm.evaluation.predict.models import trained as trained_by
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.progress import hidden, say
-from tlm.settings.sections import Model
 from tlm.training.distributed.launch import own_cards
 
 
@@ -109,7 +107,6 @@ def _write(
     found, speed = measured(predictor, place, splits)
     predictions = [Prediction.of(splits[name], values, predictor.thresholds) for name, values in found.items()]
     size = sum(entry.size for entry in trained.entries("model/*"))
-    speed |= {"bytes": size, "flops": flops_of(predictor, trained, splits.values())}
     details, start = trained.details, stages.get("stage 1")
     identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1], "mlm_loss": None}
     if start is not None:
@@ -119,7 +116,7 @@ def _write(
     facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
     facts |= {name: details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in details}
     write_metrics(draft, task, predictions, identity, facts)
-    draft.run |= {"device": place, SPEED: {name: value for name, value in speed.items() if value is not None}}
+    draft.run |= {"device": place, SPEED: speed | {"bytes": size}}
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
 
 
@@ -131,16 +128,17 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
         )
     given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
     if given != expected:
-        ours, theirs = (
-            "a number"
-            if names is None
-            else f"{'several of ' * several}the {len(names)} classes {visible(', '.join(names), 200)}"
-            for names, several in (given, expected)
+        differ = f"{trained.uri} gives {_answers(*given)} but {task.uri} has {_answers(*expected)}"
+        advice = (
+            "evaluate on the task that it was trained on, or on one that load-task made with --classes-of that task"
         )
-        raise InputError(
-            f"{trained.uri} gives {ours} but {task.uri} has {theirs}; evaluate on the task that it was trained on, or "
-            "on one that load-task made with --classes-of that task"
-        )
+        raise InputError(f"{differ}; {advice}")
+
+
+def _answers(names: list[str] | None, several: bool) -> str:
+    if names is None:
+        return "a number"
+    return f"{'several of ' * several}the {len(names)} classes {visible(', '.join(names), 200)}"
 
 
 LEARNERS = ("model", "checkpoint")  # kinds of artifacts that learn from a task; metrics are only scored on theirs
@@ -172,7 +170,7 @@ SPEED = "speed"  # key of run.json
 # Speed and size of a model are facts for run.json, because they differ from run to run.
 MOST_ALONE = 100  # texts that are predicted one at a time
 MOST_SECONDS = 5.0  # after which no more of them are
-SUMMED = ("seconds", "cpu_seconds", "gpu_seconds", *JOULES, "flops", "bytes")  # over the members of a mixture
+SUMMED = ("seconds", "cpu_seconds", "gpu_seconds", *JOULES, "bytes")  # over the members of a mixture
 
 
 def measured(
@@ -210,27 +208,6 @@ def one_at_a_time(predictor: Predictor, split: Split) -> list[float]:
             predictor.predict(texts, pairs)
             took.append(1000 * (time.perf_counter() - started))
     return took[1:]
-
-
-def flops_of(predictor: Predictor, model: Artifact, splits: Iterable[Split]) -> int | None:
-    """The operations of predicting these texts without padding, as training counts them; None for what it does not.
-
-    Args:
-        predictor: The model; only an encoder that PyTorch computes is counted.
-        model: Its artifact, which has the shape of the encoder, or else its checkpoint has.
-        splits: The texts.
-    """
-    from tlm.training.input.batches import BACKWARD, Batch, FlopCount  # with pyarrow, which the serve image lacks
-
-    shape = (follow(model, "checkpoint") or model).manifest.settings.get("model")
-    if shape is None or not isinstance(predictor, EncoderPredictor) or isinstance(predictor, OnnxClassifier):
-        return None
-    cost, counted = FlopCount(Model.model_validate(shape), vocab_size=0, labels=len(predictor.labels or [""])), 0
-    for split in (split for split in splits if split.texts):
-        lengths = np.array([len(ids) for ids in predictor.read(split.texts, split.pairs)["input_ids"]])
-        batch = Batch(np.zeros((len(lengths), 1), np.int64), lengths)
-        counted += cost.of(batch, tokens=False, classes=True) // BACKWARD
-    return counted
 
 
 def rate(speed: Mapping[str, Any]) -> float | None:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
@@ -24,7 +23,7 @@ from tlm.evaluation.predict.predictor import MIXTURE, Cascade, Weights
 from tlm.evaluation.score.baseline import ARM, EMBEDDINGS, NAMES, STATIC
 from tlm.evaluation.score.evaluate import SPEED, numbered, rate, together
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.evaluation.score.scores import Prediction, scored, write_metrics
+from tlm.evaluation.score.scores import Prediction, predictions_of, scored, write_metrics
 from tlm.progress import say
 from tlm.retrieval.subset.export import PUBLISHED, further_text
 from tlm.retrieval.subset.protected import check_trained
@@ -157,8 +156,7 @@ def _key(metrics: Artifact, stage: str) -> str:
 
 
 def _predictions(metrics: Artifact, split: str) -> Floats:
-    table = pq.ParquetFile(metrics.path("predictions.parquet")).read(["split", "predicted", "probabilities"])
-    rows = table.filter(pc.equal(table["split"], split))
+    rows = predictions_of(metrics, split)
     if pa.types.is_floating(rows["predicted"].type):
         return rows["predicted"].to_numpy()[:, np.newaxis]  # type: ignore[no-any-return]
     classes = len(metrics.input("task").details["labels"])

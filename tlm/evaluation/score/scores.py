@@ -215,6 +215,12 @@ def write_metrics(
     draft.details.update(summary)
 
 
+def predictions_of(metrics: Artifact, split: str) -> pa.Table:
+    """The predictions for a split that `write_metrics` wrote."""
+    path = metrics.path("predictions.parquet")
+    return pq.read_table(path, filters=[("split", "=", split)], partitioning=None)  # no columns from folders' names
+
+
 def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
     split, size = prediction.split, len(prediction.split.example)
     kind = pa.float64() if labels is None else pa.string()
@@ -254,8 +260,7 @@ def coverage(metrics: Artifact) -> list[dict[str, Any]] | None:
         Rows, each with ``at_least`` and, for dev and test, ``share`` and ``accuracy`` of the answered texts (None if
         there are none). None if dev or test has no texts, or if all answers have the same probability.
     """
-    table = pq.ParquetFile(metrics.path("predictions.parquet")).read(["split", "gold", "predicted", "probabilities"])
-    splits = {name: _answers(table.filter(pc.equal(table["split"], name))) for name in ("dev", "test")}
+    splits = {name: _answers(predictions_of(metrics, name)) for name in ("dev", "test")}
     chances = np.sort(splits["dev"][0])[::-1]
     if not len(splits["test"][0]) or len(np.unique(chances)) < 2:
         return None

@@ -116,7 +116,7 @@ def test_labels_that_a_model_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(checks, "LEAST_LABELS", 70)
     (found,) = checks._doubted(task)
     assert found.severity == checks.NOTE
-    assert found.sentence.startswith("1 of 70 labels of train and dev look wrong")
+    assert found.sentence.startswith("Labels of train and dev that look wrong: 1 of 70.")
     monkeypatch.setattr(checks, "MOST_LEARNED", 139)
     assert list(checks._doubted(task)) == []
 

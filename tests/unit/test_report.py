@@ -336,7 +336,7 @@ def test_what_the_pipelines_page_shows(tmp_path: Path) -> None:
     assert np.sum([one["row"] for one in matrix["rows"]]) == 20
     card = kfp.dataset_card(world.subsets["bm25"])
     assert "| `near-duplicate` | 2 |" in card
-    assert "- query of example " in card
+    assert " · query of example " in card
 
 
 def test_evenly_spaced_rows_out_of_shards(tmp_path: Path) -> None:

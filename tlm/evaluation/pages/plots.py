@@ -77,6 +77,18 @@ def lines(panel: dict[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
 
 
 @mpl.rc_context(STYLE)
+def coverage(rows: Sequence[Mapping[str, Any]], role: str) -> str:
+    """Accuracy against the share of texts that are answered, on dev (dashed) and test, with a dot at each threshold."""
+    figure, [axes] = panels(4.2, 2.6)
+    for split, tone, style in (("dev", MUTED, (0, (4, 3))), ("test", COLOURS[role][0], "solid")):
+        dots = [(100 * row[split]["share"], 100 * row[split]["accuracy"]) for row in rows if row[split]["share"]]
+        axes.plot(*zip(*dots, strict=True), marker="o", color=tone, linestyle=style, markersize=4, label=split)
+    axes.legend(frameon=False, fontsize=9, labelcolor=MUTED)
+    axes.set(xlabel="texts answered, %", ylabel="accuracy of these, %")
+    return svg(figure)
+
+
+@mpl.rc_context(STYLE)
 def scatter(gold: Sequence[float], predicted: Sequence[float], role: str) -> str:
     """Predicted against gold values of a regression task, with the line of equality."""
     figure, [axes] = panels(4.2, 3.6)

@@ -194,8 +194,8 @@ def _doubted(task: Artifact | None) -> Iterator[Check]:
     with suppress(InputError):  # gone, which the report says elsewhere
         gold, _, means = learned(task)
         if found := len(wrong(means, gold)[0]):
-            of = f"{found:,} of {len(gold):,} labels of train and dev look wrong"
-            yield Check("TLM010", NOTE, f"{of}; tlm label-errors lists them, and many of them may be right.")
+            doubted = f"Labels of train and dev that look wrong: {found:,} of {len(gold):,}"
+            yield Check("TLM010", NOTE, f"{doubted}. They may be right; tlm label-errors lists them.")
 
 
 def _rare(task: Artifact | None) -> Iterator[Check]:

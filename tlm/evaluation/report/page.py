@@ -301,6 +301,8 @@ def coverage(contents: Contents) -> Iterator[Block]:
         "least this probability. Thresholds were chosen on dev; test shows what they then gave. Both in hundredths."
     )
     yield Heading("Sure or not")
+    caption = "Accuracy of the texts that are answered, the surest first; a dot for each threshold of the table"
+    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
     unsure = (Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure.")
     yield Text(unsure, "small")

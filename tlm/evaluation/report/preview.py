@@ -240,7 +240,8 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
             yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
             continue
         asked = any(one["asker"] for one in arm["passages"])
-        above = " Above each, an example whose query found it; words of 4 letters or more in both are marked." * asked
+        above = " Above each, an example whose query found it; words of both are marked, but for short and common ones."
+        above *= asked
         some = f"{len(arm['passages'])} of {arm['total']:,} passages"
         yield Text(f"{some}, evenly spaced through the subset, not hand-picked.{above}", "small")
         cards = [*map(_card, arm["passages"])]
@@ -254,5 +255,5 @@ def _card(passage: dict[str, Any]) -> Card:
     if not (asker := passage["asker"]):
         return Card((found,))
     more = f" and {passage['queries'] - 1:,} more" if passage["queries"] > 1 else ""
-    about = ("query of example ", Span(asker["id"]), f"{more} · ", Span(asker["label"] or "no label", "label"))
-    return Card(((*about, ": ", Quote.of(asker["text"])), found))
+    about = Span(asker["label"] or "no label", "label"), " · query of example ", Span(asker["id"]), f"{more}: "
+    return Card(((*about, Quote.of(asker["text"])), found))

@@ -433,5 +433,13 @@ def _order(run: ScoredModel) -> tuple[Any, ...]:
     arm, stage = run.values["arm"], run.values["stage"]
     row = ReportRow.of(arm, stage)
     place = OWN_ROLES.index(row.text) if row.text in OWN_ROLES else len(OWN_ROLES)
-    variant = [(name, len(value), value) for name, value in sorted(run.variant().items())]  # 9 comes before 10
+    variant = [(name, _natural(value)) for name, value in sorted(run.variant().items())]
     return row.place, place, arm, stage, variant, run.values["seed"], run.artifact.manifest.key
+
+
+def _natural(value: str) -> tuple[float, str]:
+    """A sort key: numbers by size, before words."""
+    try:
+        return float(value), ""
+    except ValueError:
+        return float("inf"), value

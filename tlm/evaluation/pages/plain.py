@@ -32,8 +32,7 @@ def _markdown(block: page.Block) -> Iterator[str]:
             if block.note:
                 yield _paragraph(block.note)
         case page.Card():
-            first, *others = block.lines
-            yield "\n".join([f"- {_paragraph(first)}", *(f"  - {_paragraph(line)}" for line in others)])
+            yield from map(_paragraph, block.lines)  # no list: Kubeflow's page shows lists without bullets or distances
         case page.Details():
             yield _bold(prose(block.summary))
             yield from (part for inner in block.blocks for part in _markdown(inner))

@@ -166,7 +166,7 @@ def finding(found: Since) -> str:
     named = found["names"]
     data = f"Since the last report, {_data_in_words(found) or 'the data are the same'}."
     if not (fair := found["tests"]["compared"]):
-        return f"{data} No test text is in both and in no train, so the answers cannot be compared."
+        return f"{data} They share no test text that neither has in train, so the answers cannot be compared."
     verdict = {NOW: "is ahead of", BEFORE: "is behind"}.get(found["difference"]["ahead"], "against")
     models = f"the new model ({named[NOW]}) {verdict} the earlier one ({named[BEFORE]})"
     much, changed = points(found["difference"]), _in_words(found["changed"])
@@ -219,7 +219,8 @@ def _compared_section(found: Since, metric: str) -> Iterator[Block]:
     tests, models, scores = found["tests"], found["names"], found["scores"].items()
     rows: list[Row] = [(Span(models[side]), side, score_text(score), interval_text(score)) for side, score in scores]
     of = f"On the {tests['compared']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
-    of += f" ({tests['both'] - tests['compared']:,} more are in train as well, before or now)"
+    if copied := tests["both"] - tests["compared"]:
+        of += f" ({copied:,} more are in train as well, before or now)"
     note = f"{of}, by the labels of now: {points(found['difference'])}. The earlier model was not run again."
     yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)
     yield Heading("Answers that changed", 3)

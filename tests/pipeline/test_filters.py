@@ -92,7 +92,8 @@ def test_the_components_of_several_subsets_filter_as_they_are_told(
     made: Made, near_duplicates: bool, overlap: bool
 ) -> None:
     switches = {"near_duplicates": near_duplicates, "overlap": overlap, "root": made.root}
-    _, own = multitask.task_subsets.python_func(made.index, [made.task], "full", 500, **switches)
+    overrides = "retrieve.query=full retrieve.top_k=500"
+    _, own = multitask.task_subsets.python_func(made.index, [made.task], "tiny", overrides, **switches)
     assert removed(own) == expected(near_duplicates, overlap)
     of_table = paper.subsets.python_func(made.index, made.task, "3", "tiny", "", "0", **switches)
     assert removed(of_table["random"]) == expected(near_duplicates, overlap)

@@ -6,7 +6,8 @@ import pytest
 
 from tlm.artifacts.stores import open_store
 from tlm.errors import InputError
-from tlm.runs.preflight import preflight
+from tlm.runs.preflight import check_run, preflight
+from tlm.settings.options import Pods
 
 
 def test_all_is_well_on_s3_and_elasticsearch(s3_root, elasticsearch_url, monkeypatch, capsys):
@@ -55,7 +56,7 @@ def test_elasticsearch_wanted_but_not_named(tmp_path, monkeypatch):
 
 def test_an_unknown_engine(tmp_path):
     with pytest.raises(InputError, match="engine 'lucene' is unknown"):
-        preflight(engine="lucene", root=str(tmp_path))
+        check_run(Pods(), engine="lucene", root=str(tmp_path))
 
 
 def test_a_store_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:

@@ -190,9 +190,9 @@ def check_model_name(name: str) -> None:
 def register(report: str, *, address: str, name: str = "", run: str = "", run_name: str = "") -> str:
     """Register the model that a report's first sentence says to use; of its seeds, the one that is best on dev.
 
-    The version's description is that sentence; its property ``sure`` says how sure that is, and ``checks`` has the
-    codes of the report's checks. Its name is the beginning of the model's content. A model that is registered already
-    is found, and nothing there is changed; what an interrupted call left undone is done by the next.
+    The version's description is that sentence; its property ``checks`` has the codes of the report's checks. Its name
+    is the beginning of the model's content. A model that is registered already is found, and nothing there is changed;
+    what an interrupted call left undone is done by the next.
 
     Args:
         report: URI of the report.

@@ -253,6 +253,8 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     store = S3Store(f"s3://{bucket}")
     store.cache = stack.enter_context(scratch_folder(cache_folder() / "raw", "raw"))
     sizes = _on_s3(store, address, key.rstrip("/"))
+    if any({"", ".", ".."} & set(name.split("/")) for name in sizes):
+        raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
     return [
         _raw_file(f"s3://{bucket}/{name}", partial(store.local, name, size), size, cache=store.cache,
                   locate_ranges=partial(store.local_ranges, name, size))

@@ -1,10 +1,9 @@
-"""The pipelines: corpus and task in, models and a report out, with the runs (arms × seeds) side by side; and `predict`.
+"""The pipelines `tlm`, `shallow` and `predict`.
 
-The pipeline `shallow` is the quick part of it: it trains no network, takes minutes, and needs torch only where a
-published model is named. It takes the same parameters, so that one file of parameters serves both; those of training
-pods have no effect there.
-
-In `predict`, a trained model labels files; as a recurring run, what is new since the last one.
+`tlm` turns a corpus and a task into models and a report, with the runs (arms × seeds) side by side. `shallow` is its
+quick part: it trains no network, takes minutes, and needs torch only where a published model is named. It takes the
+same parameters, so that one file of parameters serves both; those of training pods have no effect there. `predict`
+labels files with a trained model; as a recurring run, only the files that are new.
 """
 
 from typing import Any

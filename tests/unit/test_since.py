@@ -176,7 +176,9 @@ def test_without_common_test_texts_data_and_settings_are_compared_all_the_same(t
     made = report([new.metrics("bm25", 0, 0.7)], against=old.metrics("bm25", 0, 0.7), root=str(tmp_path))
     found = contents(made)
     assert "difference" not in found["since"]
-    assert "They share no test text that neither has in train" in found["findings"][1]
+    assert (
+        "Apart from texts in train, they share no test text, so the answers cannot be compared." in found["findings"][1]
+    )
     is_safe(pages(made)["html"])
 
 

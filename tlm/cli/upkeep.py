@@ -174,7 +174,7 @@ Found = tuple[Stored, Artifact | None]  # a manifest, and its artifact or snapsh
 
 
 def _artifacts(store: Store, files: Iterable[Stored], skipped: type[InputError] = Damaged) -> Iterator[Found]:
-    """Yield the manifests among `files`, oldest first. Those of a newer tlm are skipped only by InputError."""
+    """Yield the manifests among `files`, oldest first; with `skipped=InputError`, a newer tlm's are skipped, too."""
 
     def read(stored: Stored) -> list[Found]:
         try:

@@ -218,7 +218,7 @@ class StaticModel(OnDense):
     def read(cls, folder: Path) -> "StaticModel":
         """Read what `write` wrote."""
         config, vocabulary, arrays = folders.read(folder)
-        if not config.get("edges"):
+        if not config.get("edges"):  # the features lack single words and the product of spans
             raise InputError(f"{folder} holds a static model of an older version; make it again with `tlm static`")
         vectors = Vectors(vocabulary["words"], arrays["vectors"], arrays["word_weights"])
         return cls(*cls.restored(config, arrays), vectors)

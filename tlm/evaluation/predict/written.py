@@ -54,7 +54,7 @@ class Tally:
         bad: Number of rows without one.
         error: That of the first bad row.
         sure: Sum of the probabilities of the answers.
-        labels: How often each label was given; a text may have several, or numbers and no label.
+        labels: How often each label was given; empty for numbers.
     """
 
     good: int = 0

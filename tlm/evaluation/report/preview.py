@@ -240,8 +240,7 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
             yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
             continue
         asked = any(one["asker"] for one in arm["passages"])
-        above = " Above each, an example whose query found it; words of both are marked, but for short and common ones."
-        above *= asked
+        above = " Above each, an example whose query found it; longer, less common words of both are marked." * asked
         some = f"{len(arm['passages'])} of {arm['total']:,} passages"
         yield Text(f"{some}, evenly spaced through the subset, not hand-picked.{above}", "small")
         cards = [*map(_card, arm["passages"])]

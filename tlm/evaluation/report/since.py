@@ -166,7 +166,7 @@ def finding(found: Since) -> str:
     named = found["names"]
     data = f"Since the last report, {_data_in_words(found) or 'the data are the same'}."
     if not (fair := found["tests"]["compared"]):
-        return f"{data} They share no test text that neither has in train, so the answers cannot be compared."
+        return f"{data} Apart from texts in train, they share no test text, so the answers cannot be compared."
     verdict = {NOW: "is ahead of", BEFORE: "is behind"}.get(found["difference"]["ahead"], "against")
     models = f"the new model ({named[NOW]}) {verdict} the earlier one ({named[BEFORE]})"
     much, changed = points(found["difference"]), _in_words(found["changed"])

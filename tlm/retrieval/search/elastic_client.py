@@ -89,9 +89,9 @@ class _Reader(JsonSerializer):
 
 
 class _Transport(Transport):
-    """Takes a success that something else reports, such as a proxy's page, for no answer, once Elasticsearch was met.
+    """Treats a success that does not come from Elasticsearch, such as a proxy's page, as no answer.
 
-    Until then, the client looks itself.
+    The client itself checks only who answers first, so this begins once Elasticsearch has answered.
     """
 
     met = False

@@ -144,10 +144,10 @@ def _check_names(run: Compared, index: Index, task: Task, model: str) -> None:
     """Raise InputError for names that the first two steps would refuse, in pods that have to start for that."""
     from tlm.data.registry import task_entry
     from tlm.data.tasks.task import check_problem
-    from tlm.runs.plan import settings
+    from tlm.runs.plan import check_settings
     from tlm.runs.preflight import check_names
 
-    settings(**vars(run) | {"overrides": run.overrides.split()}, names_only=True)
+    check_settings(**vars(run) | {"overrides": run.overrides.split()}, network=True)
     check_names(index.engine, index.name, model)
     check_problem(task)
     task_entry(task.path)

@@ -42,10 +42,18 @@ _TASK = re.compile(
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
-_MISSING = {"ModuleNotFoundError: No module named 'torch'": ("InputError", NO_TORCH)}
-_LACKED = ("Interrupted", "the step was killed, perhaps for lack of memory; free some, or give it more")
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
+
+
+def _fault(line: str) -> tuple[str, str] | None:
+    """The kind and the sentence of the error that a line of a step's log stands for."""
+    if _KILLED.match(line):
+        return "Interrupted", "the step was killed, perhaps for lack of memory; free some, or give it more"
+    if line == "ModuleNotFoundError: No module named 'torch'":
+        return "InputError", NO_TORCH
+    error = _ERROR.match(line)
+    return (error["kind"], error["sentence"]) if error else None
 
 
 class Transcript(io.TextIOBase):
@@ -77,9 +85,8 @@ class Transcript(io.TextIOBase):
         return len(text)
 
     def _show(self, line: str) -> None:
-        task, error = _TASK.match(line), _ERROR.match(line)
-        fault = _LACKED if _KILLED.match(line) else (error["kind"], error["sentence"]) if error else _MISSING.get(line)
-        if fault:
+        task = _TASK.match(line)
+        if fault := _fault(line):
             self.fault = self.fault or fault
             self._traceback = []
             say(f"    {fault[1]}")

@@ -16,6 +16,7 @@ BLANKS = (
     r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _BLANK = re.compile(f"[{BLANKS}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PASSWORD = re.compile(r"(?<=://)(?:[^/?#\s]*|[^\s:/]*:\S*)@")  # the user and password of a URL
 
 
@@ -89,6 +90,11 @@ def printable(text: str) -> str:
     """
     shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     return _BLANK.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it has no lone surrogate, which stands for a byte that is none."""
+    return _SURROGATE.search(text) is None
 
 
 def reason(error: Exception) -> str:

@@ -47,8 +47,9 @@ def _results(tasks: Rows, arms: Rows) -> Iterator[Block]:
     )
     yield Heading("Results")
     yield Table(["Task", Column("metric", "left"), *heads], rows, note, frozenset([len(tasks)]))
-    drawn = {task["name"]: plots.dots(task["groups"], f"{task['metric_name']} on test") for task in tasks}
-    figures = [Figure(name, svg, "full") for name, svg in drawn.items()]
+    figures = [
+        Figure(task["name"], plots.dots(task["groups"], f"{task['metric_name']} on test"), "full") for task in tasks
+    ]
     dashed = " Dashed: the baseline." if arms[0]["arm"] == "baseline" else ""
     yield Drawn((*figures, Text(f"A dot for each seed. Stroke: mean. Band: 95 % interval.{dashed}", "small")))
 

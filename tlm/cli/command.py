@@ -98,9 +98,9 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
     from docstring_parser import parse
 
     signature = inspect.signature(function, eval_str=True)
-    others = {name: given.pop(name) for name in [*given] if isinstance(given[name], type)}
-    shown = ((one, others.get(name, one.annotation)) for name, one in signature.parameters.items() if name not in given)
-    seen = [one.replace(annotation=kind) for one, kind in shown]
+    instead = {name: given.pop(name) for name in [*given] if isinstance(given[name], type)}
+    seen = [parameter for parameter in signature.parameters.values() if parameter.name not in given]
+    seen = [parameter.replace(annotation=instead.get(parameter.name, parameter.annotation)) for parameter in seen]
     kinds: dict[str, Any] = {one.name: one.annotation for one in seen if is_dataclass(one.annotation)}
     groups = {one.name: _fields(one, form) for one in seen if one.name in kinds}
     parameters = [part for one in seen for part in (groups[one.name].values() if one.name in groups else [one])]

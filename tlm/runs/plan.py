@@ -22,6 +22,7 @@ from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, export,
 from tlm.runs.advise import advice_for
 from tlm.settings import presets
 from tlm.settings.options import Compute, Filters
+from tlm.settings.sections import Preset
 from tlm.training.distributed.launch import filled
 from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
@@ -246,9 +247,8 @@ def settings(
     published: str = "",
     published_preset: str = "",
     network: bool = True,
-    names_only: bool = False,
 ) -> tuple[str, int, str, str]:
-    """Resolve the presets with their overrides, and check arms, seeds and, unless `names_only`, published models.
+    """Check the settings of a run and its published models, before any work.
 
     Returns:
         What the component `preflight` gives to the steps before training: `tokenizer.kind` and `tokenizer.vocab_size`;
@@ -256,22 +256,33 @@ def settings(
         work with a model takes, as a string.
 
     Raises:
-        InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice; or a
-            published model that is not there.
+        InputError: as of `check_settings`, or a published model is not there.
+    """
+    found, resolved = check_settings(preset, overrides, arms, seeds, published, published_preset, network)
+    runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
+    runs += found.embeddings * len(found.models)
+    chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
+    trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
+    say(f"settings: preset {preset}, K={chosen}, {trained}")
+    check_models(found)
+    tokenizer = resolved.tokenizer
+    return tokenizer.kind, tokenizer.vocab_size, ",".join(found.texts), str(min(int(gpus), 1))
+
+
+def check_settings(
+    preset: str, overrides: Sequence[str], arms: str, seeds: str, published: str, published_preset: str, network: bool
+) -> tuple[Arms, Preset]:
+    """Resolve the presets with their overrides, and parse arms and seeds. Published models are not looked at.
+
+    Raises:
+        InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice.
     """
     found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
     for text in found.further:  # so that wrong settings of published models are refused here, too
         presets.resolve(preset_of(text, published_preset), _kept(given))
-    runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
-    runs += found.embeddings * len(found.models)
-    chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
-    trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
-    if not names_only:
-        say(f"settings: preset {preset}, K={chosen}, {trained}")
-        check_models(found)
-    tokenizer = resolved.tokenizer
-    return tokenizer.kind, tokenizer.vocab_size, ",".join(found.texts), str(min(int(gpus), 1))
+    parse_seeds(seeds)
+    return found, resolved
 
 
 def _kept(overrides: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from tlm.artifacts.artifact import home
 from tlm.artifacts.stores import open_store
@@ -79,9 +79,9 @@ def check_run(
     preflight(engine=engine, registry=registry, root=root)
 
 
-def check_names(engine: str, index: str = "", model: str = "") -> None:
+def check_names(engine: str, index: str, model: str) -> None:
     """Raise InputError for an unknown engine, or for a name that no index or no registered model can have."""
-    if engine not in ("embedded", "elasticsearch"):
+    if engine not in get_args(Engine):
         raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
     check_index_name(index)
     check_model_name(model)

@@ -231,8 +231,7 @@ def _about(report: Artifact, best: dict[str, Any], checks: str, scored: Artifact
     corpus = scored.nearest("corpus")  # the linear model has none
     values: dict[str, Any] = {
         "model": model.uri, "content": model.content, "report": report.uri, "corpus": corpus.uri if corpus else "",
-        "task": visible(details["task"], 80), "arm": best["name"], "checks": checks,
-        "seed": int(details["seed"]),
+        "task": visible(details["task"], 80), "arm": best["name"], "checks": checks, "seed": int(details["seed"]),
         "metric": str(details["metric"]), "dev": float(details["dev"]), "test": float(details["test"]),
         "tlm": model.manifest.tool, "provenance": f"tlm provenance {model.uri}",
     }  # fmt: skip

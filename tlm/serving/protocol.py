@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.tasks.metrics import above
-from tlm.errors import InputError, with_article
+from tlm.errors import InputError, is_utf8, with_article
 from tlm.evaluation.predict.predict import chosen
 from tlm.evaluation.predict.predictor import Predictor
-from tlm.evaluation.predict.rows import checked, is_utf8
+from tlm.evaluation.predict.rows import checked
 from tlm.settings.options import POSITIVE, Options
 
 PAIR = "text_pair"  # the tensor or field of second texts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tlm.artifacts.stores.local import LocalStore
 from tlm.artifacts.stores.store import Store, canonical_json, value_sha256
-from tlm.errors import InputError
+from tlm.errors import InputError, is_utf8
 
 DEFAULT_ROOT = "artifacts"
 
@@ -44,7 +44,7 @@ def opened(root: str) -> Store:
         raise InputError(
             f"root '{root}': scheme '{scheme}' is not known; give a folder, file://… or s3://bucket/prefix"
         )
-    if path.encode(errors="replace").decode() != path:  # other bytes are lone surrogates, which Arrow refuses
+    if not is_utf8(path):  # Arrow refuses such names
         raise InputError(f"root '{path}': the name is not valid UTF-8; rename the folder, or give another one")
     return LocalStore(Path(path))
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.artifacts.stores.store import Ranges, Store, file_sha256
 from tlm.data.registry import hub_digest, hub_name
-from tlm.errors import InputError, did_you_mean
+from tlm.errors import InputError, did_you_mean, is_utf8
 from tlm.progress import say
 
 MAGIC = re.compile(r"[*?\[]")
@@ -317,7 +317,7 @@ def some(names: list[str]) -> str:
 
 
 def _raw_file(where: str, locate: Callable[[], Path], size: int, **remote: Any) -> RawFile:
-    if where.encode(errors="replace").decode() != where:  # other bytes are lone surrogates
+    if not is_utf8(where):
         raise InputError(f"{where}: the name is not valid UTF-8; rename the file or its folder")
     kind = _kind(where)
     if kind is None:

@@ -5,7 +5,6 @@ Lines of text, JSON or CSV are read without pyarrow, which the image that serves
 
 import csv
 import json
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from tlm.data.text import csv_separator
-from tlm.errors import InputError, nearest, with_article
+from tlm.errors import InputError, is_utf8, nearest, with_article
 from tlm.settings.options import names_in, value_in
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ ReadFormat = Literal["auto", "txt", "jsonl", "csv"]
 SUFFIXES: dict[str, ReadFormat] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".txt": "txt",
 }  # fmt: skip
-_SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_CELL = 2**31 - 1
 
 
@@ -146,11 +144,6 @@ def _keeping(row: InputRow, kept: dict[str, Any]) -> InputRow:
     if not is_utf8(text) or not isinstance(found, dict):
         return InputRow(row.number, error="a field to keep is not UTF-8, or too deep")
     return replace(row, kept=found)
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a text can be written as UTF-8: it has no lone surrogate."""
-    return _SURROGATE.search(text) is None
 
 
 def checked(number: int, values: Sequence[Any]) -> InputRow:

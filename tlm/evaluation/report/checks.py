@@ -44,12 +44,7 @@ class Check(NamedTuple):
     sentence: str
 
 
-def checks(
-    groups: Sequence[Group],
-    summaries: Sequence[Summary],
-    best: Summary,
-    task: Artifact | None,
-) -> list[Check]:
+def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary, task: Artifact | None) -> list[Check]:
     """Check the runs of a report and their task, the warnings first.
 
     Args:

@@ -128,11 +128,10 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
         )
     given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
     if given != expected:
-        differ = f"{trained.uri} gives {_answers(*given)} but {task.uri} has {_answers(*expected)}"
-        advice = (
-            "evaluate on the task that it was trained on, or on one that load-task made with --classes-of that task"
+        raise InputError(
+            f"{trained.uri} gives {_answers(*given)} but {task.uri} has {_answers(*expected)}; evaluate on the task "
+            "that it was trained on, or on one that load-task made with --classes-of that task"
         )
-        raise InputError(f"{differ}; {advice}")
 
 
 def _answers(names: list[str] | None, several: bool) -> str:

@@ -217,8 +217,8 @@ def write_metrics(
 
 def predictions_of(metrics: Artifact, split: str) -> pa.Table:
     """The predictions for a split that `write_metrics` wrote."""
-    path = metrics.path("predictions.parquet")
-    return pq.read_table(path, filters=[("split", "=", split)], partitioning=None)  # no columns from folders' names
+    # partitioning=None: a folder called name=value makes no column
+    return pq.read_table(metrics.path("predictions.parquet"), filters=[("split", "=", split)], partitioning=None)
 
 
 def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:

@@ -13,7 +13,11 @@ from tlm.retrieval.search import elastic_client
 @pytest.fixture(scope="session")
 def elasticsearch(elasticsearch_url):
     """A client of the real server, to look behind the engine's back."""
-    return Elasticsearch(elasticsearch_url, request_timeout=120)
+    return client_of(elasticsearch_url)
+
+
+def client_of(url):
+    return Elasticsearch(url, request_timeout=120, transport_class=elastic_client._Transport)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-ELASTICSEARCH = "9.5.0"
+ELASTICSEARCH, ELASTICSEARCH_8 = "9.5.0", "8.19.8"
 VERSITYGW = "1.8.0"
 JAVA_AT_LEAST = 21
 NOBODY = 65534
@@ -38,10 +38,10 @@ def place(name: str) -> Iterator[Path]:
         yield cache_folder() / name
 
 
-def elasticsearch_zip() -> Path:
+def elasticsearch_zip(version: str = ELASTICSEARCH) -> Path:
     """Elasticsearch as it is installed for integration tests."""
-    name = f"elasticsearch-{ELASTICSEARCH}.zip"
-    artifact = f"org.elasticsearch.distribution.integ-test-zip:elasticsearch:{ELASTICSEARCH}:zip"
+    name = f"elasticsearch-{version}.zip"
+    artifact = f"org.elasticsearch.distribution.integ-test-zip:elasticsearch:{version}:zip"
     return _fetched(
         name,
         "Elasticsearch: install Maven and a JDK 21 or later, or set TLM_TEST_ELASTICSEARCH_URL",

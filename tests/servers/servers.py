@@ -127,14 +127,18 @@ def elasticsearch(
 
 @contextmanager
 def installed(
-    *settings: str, heap: str = "1g", host: str = LOCAL, prepare: Callable[[Path], None] | None = None
+    *settings: str,
+    heap: str = "1g",
+    host: str = LOCAL,
+    prepare: Callable[[Path], None] | None = None,
+    version: str = ELASTICSEARCH,
 ) -> Iterator[Server]:
     """A single-node Elasticsearch started from its files; `settings` are further ``name=value`` pairs.
 
     `host` is the address of this machine to listen at. `prepare` may put files into the installation's folder before
     the start (certificates, users).
     """
-    archive, java, port = elasticsearch_zip(), java_home(), free_port(host)
+    archive, java, port = elasticsearch_zip(version), java_home(), free_port(host)
     with fresh_folder() as folder:
         home = unpack(archive, folder)
         if prepare is not None:

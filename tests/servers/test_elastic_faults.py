@@ -78,9 +78,10 @@ def test_a_busy_server_is_waited_for(root, elasticsearch_url, monkeypatch):
     assert found == search(index, root)
 
 
-def test_a_page_of_a_proxy_is_no_answer(root, elasticsearch_url, monkeypatch):
+@pytest.mark.parametrize("status", [200, 404, 408, 500])
+def test_a_page_of_a_proxy_is_no_answer(root, elasticsearch_url, monkeypatch, status):
     """One to a request that marks the index as finished was taken for a success, and one to others is no JSON."""
-    index, page, numbers = index_of(TEXTS, root, name="calm"), Answer(200, b"<html></html>", PAGE), count()
+    index, page, numbers = index_of(TEXTS, root, name="calm"), Answer(status, b"<html></html>", PAGE), count()
     with faulty(
         elasticsearch_url, lambda request: page if request.method != "HEAD" and next(numbers) % 2 else None
     ) as url:
@@ -89,7 +90,7 @@ def test_a_page_of_a_proxy_is_no_answer(root, elasticsearch_url, monkeypatch):
     try_only(2, monkeypatch)
     with faulty(elasticsearch_url, lambda request: page if "_msearch" in request.path else None) as url:
         monkeypatch.setenv(URL, url)
-        with pytest.raises(Interrupted, match=r"went away \(something else answers with 200, perhaps a proxy\)"):
+        with pytest.raises(Interrupted, match=r"went away \(something else answers with \d+, perhaps a proxy\)"):
             search(index, root, top_k=3)
 
 
@@ -310,8 +311,8 @@ def test_passages_that_the_server_refuses_stop_the_step(root, elasticsearch):
     [
         ("", f"{URL} is not set"),
         ("localhost:9200", f"{URL} is 'localhost:9200'; expected https://host:port"),
-        ("https://no-such-host.invalid:9200", f"{URL} is https://no-such-host.invalid:9200, but nothing answers there"),
-        ("http://user:secret@127.0.0.1:1", f"{URL} is http://…@127.0.0.1:1, but nothing answers there"),
+        ("https://no.invalid:9200", f"{URL} is https://no.invalid:9200, but Elasticsearch does not answer there"),
+        ("http://user:secret@127.0.0.1:1", f"{URL} is http://…@127.0.0.1:1, but Elasticsearch does not answer there"),
     ],
 )
 def test_a_wrong_address_is_named(root, monkeypatch, url, sentence):
@@ -328,7 +329,7 @@ def test_an_address_that_stays_silent_is_wrong_after_one_request(root, monkeypat
     monkeypatch.setattr(elastic_client, "_pause", lambda _: pytest.fail("it was asked again"))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv(URL, f"http://127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(InputError, match=r"but nothing answers there \(.*timed out.*\); start Elasticsearch or"):
+        with pytest.raises(InputError, match=r"but Elasticsearch does not answer there \(.*timed out.*\); start it or"):
             index_of(TEXTS, root)
 
 
@@ -338,7 +339,7 @@ def test_in_a_pod_a_step_waits_for_the_server_that_preflight_saw(root, elasticse
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     with faulty(elasticsearch_url, lambda _: HANG_UP if next(numbers) < 3 else None) as url:
         monkeypatch.setenv(URL, url)
-        with pytest.raises(InputError, match="but nothing answers there"):
+        with pytest.raises(InputError, match="but Elasticsearch does not answer there"):
             preflight(engine="elasticsearch", root=root)
         index = index_of(TEXTS, root, name="late")
     assert next(numbers) > 4
@@ -349,30 +350,18 @@ def test_in_a_pod_a_step_waits_for_the_server_that_preflight_saw(root, elasticse
         index_of(TEXTS[:300], root)
 
 
-class Old(BaseHTTPRequestHandler):
-    """Elasticsearch 8, as it answers a client of version 9."""
+@pytest.mark.parametrize("status", [200, 400, 404, 501])
+def test_another_kind_of_server_is_named(root, monkeypatch, status):
+    class Page(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(status)
+            self.end_headers()
 
-    def do_HEAD(self):
-        self.send_response(400)
-        self.send_header("X-elastic-product", "Elasticsearch")
-        self.end_headers()
-
-
-class Page(BaseHTTPRequestHandler):
-    """A server of pages."""
-
-    def do_HEAD(self):
-        self.send_response(200)
-        self.end_headers()
-
-
-@pytest.mark.parametrize(("kind", "status"), [(BaseHTTPRequestHandler, 501), (Old, 400), (Page, 200)])
-def test_another_kind_of_server_is_named(root, monkeypatch, kind, status):
-    server = HTTPServer(("127.0.0.1", 0), kind)
+    server = HTTPServer(("127.0.0.1", 0), Page)
     Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv(URL, f"http://127.0.0.1:{server.server_port}")
     try:
-        with pytest.raises(InputError, match=rf"what answers there \({status}\) is not Elasticsearch 9 or later"):
+        with pytest.raises(InputError, match=f"something else answers with {status}"):
             index_of(TEXTS, root)
     finally:
         server.shutdown()

@@ -302,7 +302,7 @@ def test_no_server_is_named(root, monkeypatch):
         ("https://elastic:secret@es:no", "'https://…@es:no'; expected https://host:port"),
         ("https://elastic:secret@[es", "'https://…@[es'; expected https://host:port"),
         ("http://elastic:secret@192.0.2.1:9200", "http://…@192.0.2.1:9200: without TLS anybody"),
-        ("http://elastic:secret@127.0.0.1:1", "http://…@127.0.0.1:1, but nothing answers there"),
+        ("http://elastic:secret@127.0.0.1:1", "http://…@127.0.0.1:1, but Elasticsearch does not answer there"),
     ],
 )
 def test_an_address_is_shown_without_its_password(address, shown, root, monkeypatch):

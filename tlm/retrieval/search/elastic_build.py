@@ -279,11 +279,12 @@ def leave(details: Mapping[str, Any], user: str) -> None:
         user: Identity of the store.
     """
     client, index = connect(), details["index"]
+    may_be_gone = client.options(ignore_status=404).indices
     # First we leave, then we look: of two that leave at once, the later one sees that nobody is left
-    patiently(client.options(ignore_status=404).indices.update_aliases, actions=[_removed(index, alias_of(user))])
+    patiently(may_be_gone.update_aliases, actions=[_removed(index, alias_of(user))])
     for found in patiently(client.indices.get, index=index, ignore_unavailable=True).values():
         others = sorted(alias for alias in found["aliases"] if alias.startswith(USERS))
         if others:
             say(f"the index '{index}' stays, as another store uses it ({', '.join(others)})")
         else:
-            patiently(client.indices.delete, index=index, ignore_unavailable=True)
+            patiently(may_be_gone.delete, index=index)

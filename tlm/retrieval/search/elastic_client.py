@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from elastic_transport import ConnectionError as NoConnection
 from elastic_transport import ConnectionTimeout, TlsError, Transport, TransportApiResponse, TransportError
-from elasticsearch import ApiError, Elasticsearch, UnsupportedProductError
+from elasticsearch import ApiError, Elasticsearch
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
 
@@ -31,11 +31,13 @@ CA_FILE = "TLM_ELASTICSEARCH_CA_FILE"
 SECRET = "TLM_ELASTICSEARCH_SECRET"
 
 BUSY = frozenset({429, 502, 503, 504})
+NAMELESS = BUSY | {401, 403, 413}  # answers in which Elasticsearch may leave out its name
 NO_SECURITY = (400, 404, 405)  # answers of a server without security when asked about privileges
 TRIES = 13  # with the pauses between them a minute or so, which a server in a pod takes to restart
 LONGEST_PAUSE_SECONDS = 20.0
 REQUEST_SECONDS = 120.0
 
+_VERSIONED = re.compile(r"vnd\.elasticsearch\+|; compatible-with=\d+")
 _KEY = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")  # base64; an empty key is left for the server to refuse
 
 T = TypeVar("T")
@@ -89,20 +91,19 @@ class _Reader(JsonSerializer):
 
 
 class _Transport(Transport):
-    """Treats a success that does not come from Elasticsearch, such as a proxy's page, as no answer.
+    """Asks in plain JSON, and treats what does not come from Elasticsearch, such as a proxy's page, as no answer.
 
-    The client itself checks only who answers first, so this begins once Elasticsearch has answered.
+    The client itself asks for the format of its own version, which older servers refuse, and it checks only who
+    answers first, and not always.
     """
-
-    met = False
 
     def perform_request(self, *arguments: Any, **options: Any) -> TransportApiResponse:
         """Return the answer to a request."""
+        options["headers"] = {name: _VERSIONED.sub("", value) for name, value in options["headers"].items()}
         answer = super().perform_request(*arguments, **options)
-        genuine = answer.meta.headers.get("x-elastic-product") == "Elasticsearch"
-        self.met |= genuine
-        if self.met and answer.meta.status < 300 and not genuine:
-            raise NoConnection("", (OSError(f"something else answers with {answer.meta.status}, perhaps a proxy"),))
+        status = answer.meta.status
+        if answer.meta.headers.get("x-elastic-product") != "Elasticsearch" and status not in NAMELESS:
+            raise NoConnection("", (OSError(f"something else answers with {status}, perhaps a proxy"),))
         return answer
 
 
@@ -115,15 +116,8 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
     except (NoConnection, ConnectionTimeout) as error:
         if waits:
             raise
-        why = f"nothing answers there ({_cause(error)})"
-        raise InputError(f"{URL} is {os.environ.get(URL)}, but {why}; start Elasticsearch or correct it") from None
-    except ApiError as error:
-        genuine = error.meta.headers.get("x-elastic-product") == "Elasticsearch"
-        refused = genuine and error.status_code != 400  # version 8 answers a client of version 9 with 400
-        if refused or error.status_code in BUSY | {401, 403}:  # these come without the header
-            raise
-        other = f"but what answers there ({error.status_code}) is not Elasticsearch 9 or later"
-        raise InputError(f"{URL} is {os.environ.get(URL)}, {other}") from None
+        why = f"Elasticsearch does not answer there ({_cause(error)})"
+        raise InputError(f"{URL} is {os.environ.get(URL)}, but {why}; start it or correct the address") from None
 
 
 def check_privileges(client: Elasticsearch, indices: str, privileges: Sequence[str], roles: str) -> None:
@@ -190,8 +184,6 @@ def _explained(error: ApiError | TransportError) -> InputError | Interrupted:
     if isinstance(error, TransportError):
         gone = f"Elasticsearch at {os.environ.get(URL)} went away ({_cause(error)})"
         return Interrupted(f"{gone}; repeat the command to go on")
-    if isinstance(error, UnsupportedProductError):
-        return InputError(f"{URL} is {os.environ.get(URL)}, but what answers there is not Elasticsearch")
     return refusal(error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason")
 
 

@@ -89,6 +89,11 @@ CASES = {
         "id,text\n1,a\n",
         "c.tsv has no field 'text'; it has 'id,text'; its columns seem to be separated by ',': rename it to .csv",
     ),
+    "a CSV with bars": load(
+        "c.csv",
+        "id|text\n1|a\n",
+        "c.csv has no field 'text'; it has 'id|text'; its columns seem to be separated by '|': save it with commas",
+    ),
     "an unclosed quote": load(
         "c.csv", 'text,n\nfine,1\n"open,1\n' + "more,2\n" * 9, "c.csv:3: a quote is opened here and never closed"
     ),

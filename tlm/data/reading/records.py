@@ -39,6 +39,7 @@ _SEPARATORS = {  # found in the header of a table, and the advice
     ";": "';': rename it to .csv",
     "\t": "tabs: rename it to .tsv",
     ",": "',': rename it to .csv",
+    "|": "'|': save it with commas as .csv",
 }
 _KINDS: dict[type, str] = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import re
 import tempfile
 import time
 import warnings
@@ -36,6 +35,7 @@ ADVICE = {  # by the status of an answer
     409: "; give another name",
     **dict.fromkeys(range(500, 600), "; look at the API server's log"),
 }
+TOO_OLD = "; it is older than 2.16: `python -m pipelines.run compile --kfp-2-15` makes a --file for 2.15"
 LONGEST = 300  # characters of a message that are shown
 
 
@@ -73,7 +73,8 @@ def from_answer(host: str, error: ApiException, token: str) -> ApiError:
     status = error.status if is_api or (400 <= error.status < 500 and error.status != 404) else 0
     sender = f"the token from {token}" if token else "no token"
     call = f" to a call with {sender}" if status == 401 else ""
-    return ApiError(f"{host}: answers {error.status}{call}: {said}{ADVICE.get(status, '')}", status)
+    advice = TOO_OLD if 'unknown field "securityContext"' in said else ADVICE.get(status, "")
+    return ApiError(f"{host}: answers {error.status}{call}: {said}{advice}", status)
 
 
 def _message(error: ApiException) -> tuple[str, bool]:
@@ -144,7 +145,6 @@ def own_namespace() -> str:
 
 
 CONNECT = 5.0  # seconds
-TRIED = ("2.16.1", "2.17.0")
 # A POST is repeated only if it did not reach the server.
 _HOW: dict[str, Any] = {"redirect": False, "raise_on_status": False, "respect_retry_after_header": False}
 RETRIES = urllib3.Retry(2, backoff_factor=1.5, status_forcelist=(408, 429, 500, 502, 503, 504), **_HOW)
@@ -175,7 +175,6 @@ class Api:
         self.http.call_api = partial(self._call, self.http.call_api)
         self.namespace = ""
         health = self.client.healthzs.healthz_service_get_healthz()
-        _warn_of_version(self.url, json.loads(self.http.last_response.data).get("tag_name", ""))
         if health.multi_user:
             self.namespace = connection.namespace or own_namespace()
             if not self.namespace:
@@ -222,13 +221,6 @@ class Api:
         if not kind.startswith("application/json"):
             raise ApiError(f"{self.url}: answers with {kind or 'nothing'}{NOT_THE_API}")
         return answer
-
-
-def _warn_of_version(url: str, version: str) -> None:
-    """Say if the server is older than the tried versions; a server that does not know its version counts as new."""
-    found, oldest = (re.match(r"v?(\d+)\.(\d+)", text) for text in (version, TRIED[0]))
-    if found and oldest and tuple(map(int, found.groups())) < tuple(map(int, oldest.groups())):
-        say(f"warning: {url} is Kubeflow Pipelines {version}; this was tried with {' and '.join(TRIED)}")
 
 
 def upload(api: Api, text: str, *, name: str, version: str) -> Any:

@@ -73,6 +73,20 @@ def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseCo
     return changed
 
 
+def for_kfp_2_15(pipeline: "BaseComponent") -> "BaseComponent":
+    """Return a copy of `pipeline` without security contexts, and with loops that are named as their tasks.
+
+    Kubeflow Pipelines 2.15 refuses the former, and does not find what loops of other names return.
+    """
+    changed = copy.deepcopy(pipeline)
+    for executor in changed.platform_spec.platforms["kubernetes"].deployment_spec.executors.values():
+        executor.fields.pop("securityContext", None)
+    for component in (changed.pipeline_spec.root, *changed.pipeline_spec.components.values()):
+        for name, task in component.dag.tasks.items():
+            task.task_info.name = name
+    return changed
+
+
 # Parameters that are paths or URIs.
 _LOCATIONS = (
     *("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "task_unlabelled_path"),
@@ -313,6 +327,7 @@ def compile_text(
     kubernetes_manifests: bool = False,
     namespace: str = "",
     version: str = "",
+    kfp_2_15: bool = False,
 ) -> str:
     """Return a pipeline as YAML, always with the same bytes.
 
@@ -323,6 +338,7 @@ def compile_text(
         kubernetes_manifests: Write the Kubernetes resources that hold the pipeline and a version of it, for GitOps.
         namespace: Namespace of these resources.
         version: Version of the pipeline in these resources; that of the code if empty.
+        kfp_2_15: Make it fit Kubeflow Pipelines 2.15.
 
     Raises:
         InputError: Kubernetes would not accept the version as part of a name.
@@ -333,6 +349,8 @@ def compile_text(
     from components.base import DATA_IMAGE
 
     pipeline, options = build(name, machines), None
+    if kfp_2_15:
+        pipeline = for_kfp_2_15(pipeline)
     if kubernetes_manifests:
         info = pipeline.pipeline_spec.pipeline_info
         full = f"{info.name}-{version or version_name()}"

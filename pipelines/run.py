@@ -64,6 +64,7 @@ def compile(
     namespace: str = "",
     version: str = "",
     pipeline: str = "tlm",
+    kfp_2_15: Annotated[bool, typer.Option("--kfp-2-15")] = False,
 ) -> None:
     """Compile the pipeline into a file for Kubeflow's UI and API; the same code gives the same bytes.
 
@@ -75,13 +76,14 @@ def compile(
         version: Name of the pipeline's version.  [default: version and git revision]
         pipeline: tlm; shallow: no neural network, in minutes; predict: label new files; rerank: text by influence;
             ablation: a table of the paper; multitask: several tasks.
+        kfp_2_15: For Kubeflow Pipelines 2.15, which Kubeflow 1.11 has: without security contexts and names of loops.
     """
     from pipelines.compiled import compile_text
 
     if output.suffix not in (".yaml", ".yml"):
         raise InputError(f"--output {output}: must end in .yaml")
     manifests = {"kubernetes_manifests": kubernetes_manifests, "namespace": namespace, "version": version}
-    text = compile_text(images, pipeline, machines, **manifests)
+    text = compile_text(images, pipeline, machines, kfp_2_15=kfp_2_15, **manifests)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(text, encoding="utf-8")
 

@@ -52,7 +52,6 @@ class StandIn:
 
     def __init__(self) -> None:
         self.multi_user = False
-        self.version = "2.17.0"
         self.is_ui = False  # the API through the UI's server, which has the logs elsewhere
         self.token = ""  # asked for, if set
         self.states = ["SUCCEEDED"]  # of a run at each look; the last one stays
@@ -105,7 +104,7 @@ class StandIn:
 
     def _routes(self) -> list[tuple[str, str, Callable[[str, dict[str, str], Any], Any]]]:
         return [
-            ("GET", "/healthz", lambda rest, query, body: {"tag_name": self.version, "multi_user": self.multi_user}),
+            ("GET", "/healthz", lambda rest, query, body: {"multi_user": self.multi_user}),
             ("GET", "/experiments", self._list(self.experiments, kfp.V2beta1ListExperimentsResponse, "experiments")),
             ("POST", "/experiments", self._create(self.experiments, kfp.V2beta1Experiment, "experiment_id")),
             ("GET", "/runs/", self._look),

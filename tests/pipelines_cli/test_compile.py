@@ -21,6 +21,16 @@ def test_the_golden_file(cli, tmp_path: Path) -> None:
     assert now == before
 
 
+def test_for_2_15_nothing_is_left_that_it_does_not_know(cli, tmp_path: Path) -> None:
+    file = tmp_path / "tlm.yaml"
+    assert cli("compile", "-o", file, "--images", GOLDEN / "images.json", "--kfp-2-15").code == 0
+    usual, old = parse((GOLDEN / "tlm.yaml").read_text()), parse(file.read_text())
+    assert ["securityContext" in str(one) for one in (usual, old)] == [True, False]
+    for name, task in usual.tasks():
+        task["taskInfo"]["name"] = name
+    assert old.spec == usual.spec
+
+
 def test_the_manifests_hold_the_same_pipeline(cli, tmp_path: Path) -> None:
     file = tmp_path / "new" / "manifests.yaml"
     options = ("--kubernetes-manifests", "--namespace", "kubeflow", "--version", "0.1.0-abc1234")

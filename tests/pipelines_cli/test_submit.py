@@ -149,17 +149,6 @@ def test_the_address_may_come_from_the_environment(cli, api, compiled: Path, mon
     assert done.out.splitlines()[1] == f"https://kubeflow.example/_/pipeline/#/runs/details/{run}"
 
 
-@pytest.mark.parametrize(
-    ("version", "warned"),
-    [("2.15.0", True), ("2.16.0", False), ("2.17.0", False), ("2.20.1-rc.0", False), ("unknown", False), ("", False)],
-)
-def test_a_server_older_than_those_that_were_tried_is_named(ask, api: StandIn, version: str, warned: bool) -> None:
-    api.version = version
-    done = ask("submit")
-    said = f"is Kubeflow Pipelines {version}; this was tried with 2.16.1 and 2.17.0"
-    assert (done.code, said in done.err) == (0, warned)
-
-
 def test_several_users_need_a_namespace(ask, api: StandIn) -> None:
     api.multi_user = True
     done = ask("submit")
@@ -212,6 +201,11 @@ PAGE = Answer(200, "<html>log in</html>", "text/html")
         ("POST /runs", refusal(400, "no such thing"), "answers 400: no such thing"),
         ("POST /runs", refusal(404, "Experiment e not found"), "Experiment e not found"),
         ("POST /runs", refusal(500, "no service account"), "answers 500: no service account; look at"),
+        (
+            "POST /runs",
+            refusal(500, 'unknown field "securityContext"'),
+            "; it is older than 2.16: `python -m pipelines",
+        ),
     ],
 )
 def test_what_the_api_refuses_is_one_sentence(ask, api: StandIn, request_: str, fault: Answer, sentence: str) -> None:

@@ -174,8 +174,7 @@ class Api:
         self.http.rest_client.pool_manager.connection_pool_kw |= own
         self.http.call_api = partial(self._call, self.http.call_api)
         self.namespace = ""
-        health = self.client.healthzs.healthz_service_get_healthz()
-        if health.multi_user:
+        if self.client.healthzs.healthz_service_get_healthz().multi_user:
             self.namespace = connection.namespace or own_namespace()
             if not self.namespace:
                 raise InputError(f"{self.url}: has several users: give a namespace with --namespace")

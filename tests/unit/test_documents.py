@@ -45,7 +45,7 @@ START = r"(?:^|[|;&(]\s*)(?:export \S+ |\S*/bin/)?"
 CALL = re.compile(START + r"(tlm|python -m pipelines\.run|python -m research) ([a-z][a-z-]*)", re.MULTILINE)
 MAKE = re.compile(START + r"make ([a-z][a-z-]*)", re.MULTILINE)
 MODULE = re.compile(r"python -m ([a-z][\w.]*)")
-OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
+OPTION = re.compile(r"(?<!\S)(--[a-z][a-z0-9-]*)")
 
 documents = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(HOME)))
 

@@ -3,10 +3,10 @@
 from contextlib import contextmanager
 
 import pytest
-from elasticsearch import Elasticsearch
 
 from tests.conftest import started
 from tests.searchable import assert_same, by_query, corpus_of, docstrings, task_of
+from tests.servers.conftest import client_of
 from tests.servers.servers import free_port, installed
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic_build
@@ -39,7 +39,7 @@ def two_nodes():
 @pytest.fixture
 def nodes(two_nodes, monkeypatch):
     monkeypatch.setenv("TLM_ELASTICSEARCH_URL", two_nodes)
-    return Elasticsearch(two_nodes, request_timeout=120)
+    return client_of(two_nodes)
 
 
 def test_four_shards_on_two_nodes_give_the_hits_of_one(nodes, tmp_path, monkeypatch, capsys):

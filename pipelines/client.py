@@ -35,7 +35,7 @@ ADVICE = {  # by the status of an answer
     409: "; give another name",
     **dict.fromkeys(range(500, 600), "; look at the API server's log"),
 }
-TOO_OLD = "; it is older than 2.16: `python -m pipelines.run compile --kfp-2-15` makes a --file for 2.15"
+TOO_OLD = "; it is older than 2.16: `python -m pipelines.run compile --kfp-2-15` makes a file for 2.15; use --file FILE"
 LONGEST = 300  # characters of a message that are shown
 
 

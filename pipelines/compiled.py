@@ -74,17 +74,22 @@ def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseCo
 
 
 def for_kfp_2_15(pipeline: "BaseComponent") -> "BaseComponent":
-    """Return a copy of `pipeline` without security contexts, and with loops that are named as their tasks.
+    """Return a copy of `pipeline` for Kubeflow Pipelines 2.15: without security contexts, and without names of loops.
 
-    Kubeflow Pipelines 2.15 refuses the former, and does not find what loops of other names return.
+    It refuses the former, and does not find what a loop returns if that has another name than its task.
     """
     changed = copy.deepcopy(pipeline)
     for executor in changed.platform_spec.platforms["kubernetes"].deployment_spec.executors.values():
         executor.fields.pop("securityContext", None)
-    for component in (changed.pipeline_spec.root, *changed.pipeline_spec.components.values()):
-        for name, task in component.dag.tasks.items():
-            task.task_info.name = name
+    for name, task in tasks_in(changed):
+        task.task_info.name = name
     return changed
+
+
+def tasks_in(pipeline: "BaseComponent") -> Iterator[tuple[str, Any]]:
+    """Yield the name and the settings of each task, as `Compiled.tasks` does of a compiled pipeline."""
+    for component in (pipeline.pipeline_spec.root, *pipeline.pipeline_spec.components.values()):
+        yield from component.dag.tasks.items()
 
 
 # Parameters that are paths or URIs.

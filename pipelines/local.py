@@ -22,7 +22,7 @@ from kfp import local as kfp_local
 from kfp.dsl.base_component import BaseComponent
 from kfp.local import DockerRunner
 
-from pipelines.compiled import build, check_reachable, load_images, with_images
+from pipelines.compiled import build, check_reachable, load_images, tasks_in, with_images
 from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm import errors
@@ -271,10 +271,8 @@ def run_pipeline(
 def _without_retries(pipeline: BaseComponent) -> BaseComponent:
     """Return a copy without retries: they are for lost pods, and kfp.local would wait a minute for two of them."""
     changed = copy.deepcopy(pipeline)
-    graph = changed.component_spec.implementation.graph
-    for component in (graph.root, *graph.components.values()):
-        for step in component.dag.tasks.values():
-            step.ClearField("retry_policy")
+    for _, task in tasks_in(changed):
+        task.ClearField("retry_policy")
     return changed
 
 

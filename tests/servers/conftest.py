@@ -17,6 +17,7 @@ def elasticsearch(elasticsearch_url):
 
 
 def client_of(url):
+    """A client whose requests are as plain as the engine's, so that Elasticsearch 8 takes them, too."""
     return Elasticsearch(url, request_timeout=120, transport_class=elastic_client._Transport)
 
 

@@ -31,7 +31,7 @@ CA_FILE = "TLM_ELASTICSEARCH_CA_FILE"
 SECRET = "TLM_ELASTICSEARCH_SECRET"
 
 BUSY = frozenset({429, 502, 503, 504})
-NAMELESS = BUSY | {401, 403, 413}  # answers in which Elasticsearch may leave out its name
+NAMELESS = BUSY | {401, 403, 413}  # statuses with which Elasticsearch may answer without its name
 NO_SECURITY = (400, 404, 405)  # answers of a server without security when asked about privileges
 TRIES = 13  # with the pauses between them a minute or so, which a server in a pod takes to restart
 LONGEST_PAUSE_SECONDS = 20.0
@@ -93,8 +93,8 @@ class _Reader(JsonSerializer):
 class _Transport(Transport):
     """Asks in plain JSON, and treats what does not come from Elasticsearch, such as a proxy's page, as no answer.
 
-    The client itself asks for the format of its own version, which older servers refuse, and it checks only who
-    answers first, and not always.
+    The client itself asks for the format of its own version, which older servers refuse. It checks who answered only
+    in successes, and only until it has met Elasticsearch.
     """
 
     def perform_request(self, *arguments: Any, **options: Any) -> TransportApiResponse:

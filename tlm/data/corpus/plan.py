@@ -100,11 +100,13 @@ class Plan:
     def files(self, raw: Sequence[RawFile], number: int) -> list[RawFile]:
         """The files of a part, or their pieces.
 
-        Raises InputError: one is not what it was when this plan was made.
+        Raises InputError: one is gone, or is not what it was when this plan was made.
         """
         start, stop = self.parts[number]
         names = [named for file, named in enumerate(self.settings["files"]) for _ in self.pieces.get(file, [None])]
         own = sliced(raw, self.pieces)[start:stop]
+        if (gone := len(self.settings["files"]) - len(raw)) > 0:
+            raise InputError(f"{gone:,} files of {', '.join(self.paths)} are gone since it was planned; start it again")
         check_downloads(own)
         for file, (name, digest) in zip(own, names[start:stop], strict=True):
             if (file.name, file.digest()) != (name, file.piece.digest if file.piece else digest):
@@ -161,10 +163,9 @@ def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, s
     digest = file.digest()
     pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
     file.check_unchanged()  # else the pieces, and so the corpus, would not be what the digest names
-    found = file.name, digest, pieces
     if not keep:
         file.drop()
-    return found
+    return file.name, digest, pieces
 
 
 def _too_large(file: RawFile, size: int) -> bool:
@@ -241,8 +242,7 @@ def _lines(file: RawFile, size: int) -> Iterator[Piece]:
 
 def _groups(file: RawFile, size: int) -> Iterator[Piece]:
     path = file.path
-    with pq.ParquetFile(path) as table:
-        found = table.metadata
+    found = pq.read_metadata(path)
     groups = list(map(found.row_group, range(found.num_row_groups)))
     spans, rows = list(map(_span, groups)), [group.num_rows for group in groups]
     footer = (max((stop for _, stop in spans), default=0), path.stat().st_size)

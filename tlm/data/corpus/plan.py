@@ -24,7 +24,7 @@ from tlm.data.reading.readers import check
 from tlm.data.reading.records import LONGEST_LINE, Record, name_of, text_of, too_long
 from tlm.errors import InputError
 from tlm.progress import track
-from tlm.settings.options import Layout
+from tlm.settings.options import Layout, names_in
 
 STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
 LICENSED = STAGED.append(pa.field("license", pa.string()))
@@ -159,7 +159,8 @@ def make_plan(
 
 
 def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
-    check(file, layout.fields)
+    others = layout.fields[len(names_in(layout.text_field)) :]
+    check(file, [*layout.fields[:1], *others] if file.format == "txt" else layout.fields)  # its text is one field
     digest = file.digest()
     pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
     file.check_unchanged()  # else the pieces, and so the corpus, would not be what the digest names
@@ -174,10 +175,8 @@ def _too_large(file: RawFile, size: int) -> bool:
 
 def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
     """Return the files, with their pieces in the places of files that are cut."""
-    found = []
-    for number, file in enumerate(files):
-        found += [_piece_of(file, piece) for piece in pieces.get(number, ())] or [file]
-    return found
+    found = ([_piece_of(file, piece) for piece in pieces.get(place, ())] or [file] for place, file in enumerate(files))
+    return [one for own in found for one in own]
 
 
 def _piece_of(file: RawFile, piece: Piece) -> RawFile:

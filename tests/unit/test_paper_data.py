@@ -231,6 +231,8 @@ def test_names_of_labels_and_their_numbers_are_the_same_in_glue(tmp_path):
     by_number = load("glue:rte", tsv(tmp_path / "numbers", header, train=numbers, dev=numbers[:4]), tmp_path)
     assert by_name.content == by_number.content
     assert by_name.details["labels"] == ["entailment", "not_entailment"]
+    later = load("glue:rte", tmp_path / "numbers", tmp_path, classes_of=by_name.uri)
+    assert later.counts["labels"] == by_name.counts["labels"]
     numbers[0][3] = "-1"  # as the Hub marks a label that is secret
     told = refused(load, "glue:rte", tsv(tmp_path / "numbers", header, train=numbers, dev=numbers[:4]), tmp_path)
     assert "'-1' is not a label of RTE; known are entailment, not_entailment" in told

@@ -207,6 +207,14 @@ def test_a_file_that_changes_while_parts_are_read_is_refused(tmp_path):
         stage_corpus(item)
 
 
+def test_a_file_that_is_gone_since_the_plan_is_said(tmp_path):
+    folder = files(tmp_path / "in", ["a"], ["b"])
+    (item,) = plan_corpus([folder], pods=1, least=1, root=str(tmp_path))
+    (Path(folder) / "01.jsonl").unlink()
+    with pytest.raises(InputError, match=r"^1 files of .*/in are gone since it was planned; start it again$"):
+        stage_corpus(item)
+
+
 def test_shards_that_are_gone_are_written_again(tmp_path, monkeypatch):
     """As `tlm gc` may remove them from an unfinished corpus after a week."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")

@@ -1,6 +1,8 @@
 """Large files in pieces: the rows, numbers and rejects of the whole, wherever it is cut."""
 
 import json
+import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus import plan
 from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
 from tlm.data.corpus.plan import can_be_cut, cut, sliced
-from tlm.data.reading.files import raw_files
+from tlm.data.reading.files import RawFile, raw_files
 from tlm.data.reading.readers import read
 from tlm.errors import InputError
 
@@ -63,6 +65,22 @@ def test_row_groups_are_those_of_the_whole(tmp_path_factory, groups, size):
     assert read_in_pieces == rows(file)
     assert [row.line for row in read_in_pieces] == list(range(1, sum(groups) + 1))
     assert made[-1].stop == pq.ParquetFile(path).num_row_groups
+
+
+def test_a_large_remote_file_that_is_one_piece_is_read_again_after_its_download_was_dropped(tmp_path, monkeypatch):
+    """As a parquet file with a single row group is, of any size."""
+    path, copy = tmp_path / "a.parquet", tmp_path / "cache" / "a.parquet"
+    copy.parent.mkdir()
+    pq.write_table(pa.table({"text": [f"text {number}" for number in range(500)]}), path)
+    whole = load_corpus([str(path)], root=str(tmp_path / "whole"))
+
+    def locate():
+        return copy if copy.exists() else shutil.copyfile(path, copy)
+
+    remote = RawFile(str(path), path.name, "parquet", locate=locate, size=path.stat().st_size, cache=copy.parent)
+    monkeypatch.setattr("tlm.data.corpus.load.SMALLEST", 1000)
+    monkeypatch.setattr("tlm.data.corpus.load.raw_files", lambda *_, **__: nullcontext([remote]))
+    assert Artifact.open(load_corpus([str(path)], root=str(tmp_path / "one"))).content == Artifact.open(whole).content
 
 
 def test_a_piece_needs_only_its_own_bytes(tmp_path):

@@ -51,6 +51,14 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def test_a_corpus_may_have_plain_text_beside_rows_with_several_fields(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "tickets.jsonl", TICKETS)
+    (tmp_path / "in" / "plain.txt").write_text("a manual\n\nof pumps\n")
+    corpus = load_corpus([str(tmp_path / "in")], layout=Layout(text_field=SEVERAL), root=str(tmp_path / "made"))
+    found = [text for table in passages(Artifact.open(corpus), ["text"]) for text in table["text"].to_pylist()]
+    assert found[:2] == ["a manual", "of pumps"]
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_a_task_and_a_corpus_have_the_texts_of_all_fields(tmp_path: Path, form: str) -> None:
     file = write(tmp_path / f"tickets.{form}", TICKETS)

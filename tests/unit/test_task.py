@@ -412,6 +412,9 @@ def test_a_task_of_the_classes_of_another_is_one_that_its_models_can_be_evaluate
     many = write(tmp_path / "many.jsonl", [*later, *(later[-1:] * 10)])
     with pytest.raises(InputError, match="11 of 51 rows"):
         load(many, tmp_path, classes_of=first.uri)
+    lists = write(tmp_path / "lists.jsonl", [(text, [label]) for text, label in rows])
+    with pytest.raises(InputError, match="field 'label' is of type list; expected a string or number"):
+        load(lists, tmp_path, classes_of=first.uri)
     numbers = load(write(tmp_path / "numbers.jsonl", [(f"number {n}", n / 7) for n in range(60)]), tmp_path)
     with pytest.raises(InputError, match="has the problem 'regression'; classes_of needs one label a text"):
         load(file, tmp_path, classes_of=numbers.uri)

@@ -57,6 +57,15 @@ def test_rows_of_a_task_by_split_with_reason_and_place(tmp_path, twice):
     ]
 
 
+def test_rows_without_labels_are_counted_apart(tmp_path, twice):
+    more = lines(tmp_path / "more.jsonl", [{"text": f"more {n}"} for n in range(9)] + [{"text": "more 0"}, NULL])
+    path = task(tmp_path / "t", {("train", 2): NULL})
+    assert [line.partition(",")[0] for line in twice(load_task, path, unlabelled=more)[1][-3:-1]] == [
+        "load-task: 39 of 40 train rows used",
+        "load-task: 10 of 11 unlabelled rows used",
+    ]
+
+
 def test_texts_that_are_in_train_too(tmp_path, twice):
     copied = {("test", 3): {"text": "train text 0", "label": "a"}}
     _, said = twice(load_task, task(tmp_path / "t", copied))

@@ -45,22 +45,22 @@ def tell(artifact: Artifact) -> None:
 
 
 def _rejected(artifact: Artifact) -> Iterator[str]:
-    """Yield a line for each split, or one for all rows if there are no splits."""
+    """Yield a line for each split, for texts without labels, and for rows of no split."""
     counts, settings = artifact.counts, artifact.manifest.settings
     if not isinstance(counts.get("rejected"), dict) or not counts["rejected"]:
         return
     import pyarrow.parquet as pq  # not at the top: finding an artifact needs nothing heavy
 
-    # A task that was given a file for each split has rows of each split; a single file belongs to none.
     files = settings["files"] if artifact.manifest.kind == "task" else []
-    split_of = {name: split for split, name, _ in files if split in counts}
+    unlabelled = [("unlabelled", *file) for file in settings.get("unlabelled", ())]
+    split_of = {name: split for split, name, _ in [*unlabelled, *files] if split in counts}  # a single file has none
     by_split: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in pq.read_table(artifact.path("rejected.parquet")).to_pylist():
         by_split[split_of.get(row["file"], "")].append(row)
     for split, rows in by_split.items():
-        if split:
-            shares = settings["shares"] if split == "train" else {}  # splits without a file are drawn from train
-            used = sum(counts[name] for name in (split, *shares))
+        if files:  # splits without a file are drawn from train; some texts without labels are left out for a reason
+            names = (split or "train", *(settings["shares"] if split in ("", "train") else ()))
+            used = sum(count for name, count in counts.items() if name.partition(",")[0] in names)
         else:
             used = counts["read" if "read" in counts else "candidates"] - _total(rows)
         lost, named = _total(rows), f"{split} rows" if split else "rows"
@@ -80,8 +80,7 @@ def _reasons(rows: list[dict[str, Any]], uri: str) -> str:
     parts = []
     for (reason, detail), some in most_first[:REASONS_SHOWN]:
         places = ", ".join(f"{row['file']}:{row['line']}" for row in some[:PLACES_SHOWN])
-        more = " …" if len(some) > PLACES_SHOWN else ""
-        parts.append(f"{_total(some):,} {reason}, {detail} ({places}{more})")
+        parts.append(f"{_total(some):,} {reason}, {detail} ({places}{' …' * (len(some) > PLACES_SHOWN)})")
     if rest := sum(_total(some) for _, some in most_first[REASONS_SHOWN:]):
         parts.append(f"and {rest:,} more, all in {uri}/rejected.parquet")
     return "; ".join(parts)

@@ -55,7 +55,7 @@ def load_corpus(paths: list[str], *, layout: Layout = Layout(), max_rejected: in
     addresses = corpus_addresses(paths)
     with raw_files(addresses, together=False) as files:
         plan = make_plan(addresses, root, layout, files, part_size(files, SMALLEST), max_rejected)
-        if len(plan.parts) == 1:
+        if len(plan.parts) == 1 and not plan.pieces:  # else its download is gone, and a piece is read again
             return produce(plan.corpus, root, _write, files, layout, rejects)
     try:
         for kind in reversed(ON_THE_WAY):

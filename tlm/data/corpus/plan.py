@@ -24,7 +24,7 @@ from tlm.data.reading.readers import check
 from tlm.data.reading.records import LONGEST_LINE, Record, name_of, text_of, too_long
 from tlm.errors import InputError
 from tlm.progress import track
-from tlm.settings.options import Layout
+from tlm.settings.options import Layout, names_in
 
 STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
 LICENSED = STAGED.append(pa.field("license", pa.string()))
@@ -100,11 +100,13 @@ class Plan:
     def files(self, raw: Sequence[RawFile], number: int) -> list[RawFile]:
         """The files of a part, or their pieces.
 
-        Raises InputError: one is not what it was when this plan was made.
+        Raises InputError: one is gone, or is not what it was when this plan was made.
         """
         start, stop = self.parts[number]
         names = [named for file, named in enumerate(self.settings["files"]) for _ in self.pieces.get(file, [None])]
         own = sliced(raw, self.pieces)[start:stop]
+        if (gone := len(self.settings["files"]) - len(raw)) > 0:
+            raise InputError(f"{gone:,} files of {', '.join(self.paths)} are gone since it was planned; start it again")
         check_downloads(own)
         for file, (name, digest) in zip(own, names[start:stop], strict=True):
             if (file.name, file.digest()) != (name, file.piece.digest if file.piece else digest):
@@ -157,14 +159,14 @@ def make_plan(
 
 
 def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
-    check(file, layout.fields)
+    others = layout.fields[len(names_in(layout.text_field)) :]
+    check(file, [*layout.fields[:1], *others] if file.format == "txt" else layout.fields)  # its text is one field
     digest = file.digest()
     pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
     file.check_unchanged()  # else the pieces, and so the corpus, would not be what the digest names
-    found = file.name, digest, pieces
     if not keep:
         file.drop()
-    return found
+    return file.name, digest, pieces
 
 
 def _too_large(file: RawFile, size: int) -> bool:
@@ -173,10 +175,8 @@ def _too_large(file: RawFile, size: int) -> bool:
 
 def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
     """Return the files, with their pieces in the places of files that are cut."""
-    found = []
-    for number, file in enumerate(files):
-        found += [_piece_of(file, piece) for piece in pieces.get(number, ())] or [file]
-    return found
+    found = ([_piece_of(file, piece) for piece in pieces.get(place, ())] or [file] for place, file in enumerate(files))
+    return [one for own in found for one in own]
 
 
 def _piece_of(file: RawFile, piece: Piece) -> RawFile:
@@ -241,8 +241,7 @@ def _lines(file: RawFile, size: int) -> Iterator[Piece]:
 
 def _groups(file: RawFile, size: int) -> Iterator[Piece]:
     path = file.path
-    with pq.ParquetFile(path) as table:
-        found = table.metadata
+    found = pq.read_metadata(path)
     groups = list(map(found.row_group, range(found.num_row_groups)))
     spans, rows = list(map(_span, groups)), [group.num_rows for group in groups]
     footer = (max((stop for _, stop in spans), default=0), path.stat().st_size)

@@ -88,7 +88,9 @@ class Example:
 def read_examples(
     files: Mapping[str, list[RawFile]], fields: Fields, rejects: Rejects, classes: Sequence[str] = ()
 ) -> list[Example]:
-    """Read the examples of all splits in file order; unusable rows, and those of other `classes`, go to `rejects`.
+    """Read the examples of all splits in file order; unusable rows go to `rejects`.
+
+    Given `classes`, so do rows of other ones, and lists of labels.
 
     Raises InputError: too many bad rows, or more than a tenth of the rows of dev or test.
     """
@@ -159,10 +161,10 @@ def _example(
     value, separator = values.get(fields.label_field), fields.label_separator
     if separator and isinstance(value, str):
         value = [part for part in value.split(separator) if part.strip()]
-    several = labels_of(value, fields.label_field) if isinstance(value, list | tuple) else None
+    several = labels_of(value, fields.label_field) if isinstance(value, list | tuple) and not classes else None
     label = label_of(values, fields.label_field) if several is None else ""
-    if unknown := [one for one in several or [label] if classes and one not in classes]:
-        raise BadRow("unknown label", f"'{unknown[0]}'{nearest(unknown[0], classes)}")
+    if classes and label not in classes:
+        raise BadRow("unknown label", f"'{label}'{nearest(label, classes)}")
     name, group = name_of(values, fields.id_field, found.id), name_of(values, fields.group_field)
     return replace(found, id=name, label=label, split=split_of[file.where], group=group, several=several)
 
@@ -188,9 +190,8 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
     """
     if problem == "classification":
         return False
-    numbers, words = list[Example](), list[Example]()
-    for example in examples:
-        (numbers if is_number(example.label) else words).append(example)
+    numbers = [example for example in examples if is_number(example.label)]
+    words = [example for example in examples if not is_number(example.label)]
     if problem == "regression":
         if words:
             what = f"{words[0].where}: label '{words[0].label}' is not a number"

@@ -190,7 +190,8 @@ def _write(
     entry: TaskEntry | None,
 ) -> None:
     classes: list[str] = settings.get("classes", [])
-    found = read_examples(files, fields, rejects, classes)
+    numbers = [one for one in map(str, range(len(entry.labels))) if entry.label(one, "") in classes] if entry else []
+    found = read_examples(files, fields, rejects, [*classes, *numbers])
     if entry:
         found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
         entry.compare(Counter(example.split for example in found), len({example.label for example in found}))

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -44,15 +45,27 @@ def load_dataset(
     streaming: bool,
     revision: str,
     data_files: dict[str, str] | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> "Rows":
     assert streaming
     assert revision == COMMIT
     file = home(path) / (data_files[split] if data_files else f"{name or '.'}/{split}.jsonl")
     if not file.exists():
         raise ValueError(f'Bad split: {split}. Available splits: ["train"]')
-    with file.open(newline="", encoding="utf-8") as lines:
-        if file.suffix == ".csv":  # as pandas reads it
-            for row in csv.DictReader(lines):
-                yield {name: int(value) if value.isdecimal() else value or None for name, value in row.items()}
-        else:
-            yield from map(json.loads, lines)
+    return Rows(file)
+
+
+class Rows:
+    """The rows of a file, with the names of classes that `classes.json` beside it may hold, by column."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, classes = file, file.parent / "classes.json"
+        named = json.loads(classes.read_text(encoding="utf-8")) if classes.exists() else None
+        self.features = named and {column: SimpleNamespace(names=names) for column, names in named.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        with self.file.open(newline="", encoding="utf-8") as lines:
+            if self.file.suffix == ".csv":  # as pandas reads it
+                for row in csv.DictReader(lines):
+                    yield {name: int(value) if value.isdecimal() else value or None for name, value in row.items()}
+            else:
+                yield from map(json.loads, lines)

@@ -1,5 +1,6 @@
 """Data of the Hub, with a stand-in of it on the disk: tasks, corpora and what is said where it is not reached."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -62,6 +63,15 @@ def test_numbers_of_the_hub_are_glues_names(hub_folder, tmp_path):
     assert [row["label"] for row in test[:3]] == task.details["labels"]
     assert (test[4]["text"], test[4]["text_pair"]) == (words(104), words(4))
     assert task.counts["dev"] == 3  # drawn from train
+
+
+def test_classes_have_the_names_that_the_data_set_gives_them(hub_folder, tmp_path):
+    rows = [{"text": words(i), "label": i % 3 - 1, "kind": i % 2} for i in range(60)]
+    write(hub_folder / "owner/news/train.jsonl", rows)
+    (hub_folder / "owner/news/classes.json").write_text(json.dumps({"label": ["World", "Sports"]}))
+    task = Artifact.open(load_task("hf://owner/news?kind=1", root=str(tmp_path)), "task")
+    assert task.details["labels"] == ["Sports", "World"]
+    assert task.counts["rejected"] == {"null": 10}, "as -1 stands for no label"
 
 
 def test_what_cannot_be_had_is_said_in_one_sentence(hub_folder, tmp_path, monkeypatch):

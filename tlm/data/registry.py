@@ -12,7 +12,7 @@ then ``/configuration`` or ``/file.csv`` (the path of a file in the data set), t
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.resources import files
@@ -218,15 +218,29 @@ def hub_digest(address: str) -> str:
 
 
 def hub_rows(address: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows in order, by field. Raises InputError: the Hub is unreachable or lacks the data set."""
+    """Yield the rows in order, by field, classes by their names.
+
+    Raises InputError: the Hub is unreachable or lacks the data set.
+    """
     from datasets import load_dataset
 
     parts = _parts(address)
     where: dict[str, Any] = {"data_files": {parts.split: parts.part}} if parts.is_file else {"name": parts.part or None}
     with _explained(address):
-        for row in load_dataset(parts.name, split=parts.split, streaming=True, revision=_commit(parts.name), **where):
+        rows = load_dataset(parts.name, split=parts.split, streaming=True, revision=_commit(parts.name), **where)
+        kinds = {column: getattr(kind, "feature", kind) for column, kind in (rows.features or {}).items()}
+        classes = {column: kind.names for column, kind in kinds.items() if hasattr(kind, "names")}
+        for row in rows:
             if all(column in row and str(row[column]) == value for column, value in parts.only):
+                row.update({column: class_name(row[column], names) for column, names in classes.items()})
                 yield {**row, "text": row.get(parts.text)} if parts.text else row
+
+
+def class_name(value: Any, names: Sequence[str]) -> Any:
+    """The name of a class of `datasets`, or of each in a list; None for -1, which stands for no label."""
+    if isinstance(value, list):
+        return [class_name(one, names) for one in value]
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
 
 
 @lru_cache

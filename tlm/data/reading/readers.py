@@ -46,7 +46,7 @@ from tlm.data.reading.records import (
     lines,
     not_utf8,
 )
-from tlm.data.registry import hub_rows
+from tlm.data.registry import class_name, hub_rows
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.progress import Meter, say
@@ -409,19 +409,12 @@ def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
         return {}
 
 
-def _named(value: Any, names: Sequence[str]) -> Any:
-    """The name of a class; None for -1, which stands for no label."""
-    if isinstance(value, list):
-        return [_named(one, names) for one in value]
-    return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
-
-
 def _values(batch: pa.RecordBatch, classes: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
     """Convert to Python types; nanoseconds, which `datetime` lacks, would become pandas types where it is installed."""
     fields = [field.with_type(_microseconds(field.type)) for field in batch.schema]
     rows: list[dict[str, Any]] = batch.cast(pa.schema(fields)).to_pylist()
     for row in rows if classes else ():
-        row.update({column: _named(row[column], names) for column, names in classes.items()})
+        row.update({column: class_name(row[column], names) for column, names in classes.items()})
     return rows
 
 

@@ -104,10 +104,8 @@ def _files(artifact: Artifact) -> Iterator[dict[str, str]]:
     """The raw files that a step read, with the digest of each: a sha256, or address and commit of a Hub data set."""
     settings = artifact.manifest.settings
     files = settings.get("files", [])
-    for *split, name, digest in [
-        *(files.items() if isinstance(files, dict) else files),
-        *settings.get("unlabelled", []),
-    ]:
+    named = files.items() if isinstance(files, dict) else files
+    for *split, name, digest in [*named, *settings.get("unlabelled", [])]:
         yield {"of": artifact.folder_name, "split": "".join(split), "name": name, "digest": digest}
 
 
@@ -126,10 +124,8 @@ def blocks(found: dict[str, Any]) -> Iterator[Block]:
     for corpus in found["corpora"]:
         yield Heading("Sources and licences")
         subsets = (Column((f"subset {one['arm']} ", Span(one["key"][:6], "code"))) for one in corpus["subsets"])
-        yield Table(
-            ["source", Column("licence", "left"), "passages", *subsets],
-            list(map(_source, corpus["sources"][:MOST_ROWS])),
-        )
+        rows = list(map(_source, corpus["sources"][:MOST_ROWS]))
+        yield Table(["source", Column("licence", "left"), "passages", *subsets], rows)
     if files:
         yield Heading("Raw files")
         columns = [Column(name, "left") for name in ("of", "split", "file", "digest")]
@@ -149,11 +145,8 @@ def _sentences(corpus: dict[str, Any]) -> Iterator[str]:
 
 def _source(row: dict[str, Any]) -> Row:
     licence = Quote.of(visible(row["license"], 80)) if row["license"] else UNKNOWN
-    return (
-        Quote.of(visible(row["source"], 120)),
-        licence,
-        *(f"{count:,}" for count in (row["passages"], *row["subsets"])),
-    )
+    counts = (f"{count:,}" for count in (row["passages"], *row["subsets"]))
+    return Quote.of(visible(row["source"], 120)), licence, *counts
 
 
 def _file(row: dict[str, str]) -> Row:

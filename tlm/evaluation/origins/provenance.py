@@ -58,14 +58,13 @@ def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:
     """
     corpora, subsets = ([one for one in found if one.manifest.kind == kind] for kind in ("corpus", "subset"))
     behind = {one.folder_name: {part.folder_name for part in one.lineage()} for one in subsets}
-    corpus = next(iter(corpora), None)
     return {
         "subject": subject.as_input().model_dump() | {"name": lineage.name_of(subject), "tlm": subject.manifest.tool},
         "corpora": [
             _corpus(one, [own for own in subsets if one.folder_name in behind[own.folder_name]]) for one in corpora
         ],
         "files": [file for one in found for file in _files(one)],
-        "dropped": [lineage.dropped(one, corpus) for one in found if one.manifest.kind in lineage.STEPS],
+        "dropped": [lineage.dropped(one, one.nearest("corpus")) for one in found if one.manifest.kind in lineage.STEPS],
         "lineage": lineage.lineage_rows(found),
         "gone": lineage.gone(found),
     }

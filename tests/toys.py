@@ -92,7 +92,7 @@ class World:
         """
         self.draw = int(settings.pop("draw", seed))
         self.vocabulary = str(settings.pop("vocabulary", "own"))
-        self.published = {"name": settings.pop("name")} if "name" in settings else {}
+        self.published = {name: settings.pop(name) for name in ("name", "files") if name in settings}
         checkpoint = self._trained("checkpoint", arm, seed, skill, mlm, settings)
         name, trained = "checkpoint", checkpoint
         if stage == 2:
@@ -198,7 +198,7 @@ class World:
 
     def _tokens(self, data: str) -> str:
         def write(draft: Draft) -> None:
-            (draft.folder / "ids.npy").write_bytes(Artifact.open(data).content.encode())
+            (draft.folder / "ids.npy").write_bytes(f"{Artifact.open(data).content} {self.vocabulary}".encode())
             draft.details.update(of=Artifact.open(data).manifest.kind)
 
         tokenizer = make("tokenizer", self.root, self._tokenizer, {"vocabulary": self.vocabulary})

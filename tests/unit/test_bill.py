@@ -243,6 +243,25 @@ def test_a_model_that_chose_a_text_is_paid_by_the_arm(tmp_path: Path) -> None:
     assert found["seconds"] == 100 + 12 + 6
 
 
+def test_hits_of_two_subsets_are_paid_once(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    metrics = [world.metrics("bm25", 0, 0.6)]
+    searched = Artifact.open(world.subsets["bm25"]).input("hits").uri
+
+    def subset(draft: Draft) -> None:
+        columns = {"doc": [0], "text": ["a"], "best_rank": [1], "best_score": [2.0], "queries": [[0]]}
+        save(draft, "passages-00000.parquet", columns)
+        draft.details.update(arm="bm25", passages=1)
+
+    world.subsets["bm25"] = make("subset", tmp_path, subset, {"jaccard": 0.9}, {"hits": searched})
+    metrics.append(world.metrics("bm25", 0, 0.7))
+    for kind, seconds in (("hits", 12.0), ("subset", 6.0)):
+        as_if(tmp_path, kind, seconds=seconds)
+    bill, _ = bill_of(tmp_path, metrics)
+    assert row(bill, "retrieval")["seconds"] == 12
+    assert row(bill, "export")["seconds"] == 2 * 6
+
+
 def test_a_linear_model_alone_has_its_training_and_its_speed(tmp_path: Path) -> None:
     bill, files = bill_of(tmp_path, [baseline(toy_world(tmp_path).task, root=str(tmp_path))])
     assert [one["part"] for one in bill["spent"]] == ["training"]

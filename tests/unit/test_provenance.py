@@ -22,10 +22,11 @@ from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.evaluation.origins.provenance import count_sources, provenance
 from tlm.evaluation.report.report import report
-from tlm.evaluation.score.baseline import static
+from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.mix import mix
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
-from tlm.retrieval.subset.export import export
+from tlm.retrieval.subset.export import export, import_subset
 from tlm.settings.options import Layout
 
 LICENCES = ["MIT", "CC-BY-4.0 OR MIT", "Our <b>own</b> words", None, ""]
@@ -216,3 +217,18 @@ def test_reasons_for_what_was_left_out_are_listed(made: dict[str, str]) -> None:
     left_out = {reason["reason"]: reason["count"] for reason in found["subset"]["reasons"]}
     assert left_out
     assert all(counts[reason] == count for reason, count in left_out.items())
+
+
+def test_samples_of_an_imported_subset_are_not_of_a_corpus_that_it_is_not_from(
+    made: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "chosen.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("too short", *words(60, 8))))
+    task = Artifact.open(made["metrics"]).input("task").uri
+    imported = import_subset(str(file), task=task)
+    both = mix([made["metrics"], static(task, subset=imported, seed=1), baseline(task)])
+    steps = [step for step in provenance(both).facts["dropped"] if step["kind"] == "subset"]
+    shown = [sample["text"] for step in steps for reason in step["reasons"] for sample in reason["samples"]]
+    (unknown,) = (one for one in steps if any(reason["reason"] == "too short" for reason in one["reasons"]))
+    assert any(shown)  # of the subset that the corpus is behind
+    assert not any(sample["text"] for reason in unknown["reasons"] for sample in reason["samples"])

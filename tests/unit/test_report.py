@@ -11,7 +11,7 @@ import pytest
 from kfp import dsl
 
 from tests.toy_reports import LABELS, as_if, is_safe, reported, told_of, toy_world
-from tests.toys import Row, make_task, read_json, words
+from tests.toys import Row, make, make_corpus, make_task, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import evenly, rows_at
 from tlm.data.tasks.metrics import score
@@ -19,7 +19,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report import kfp
 from tlm.evaluation.report.page import in_units
 from tlm.evaluation.report.report import report
-from tlm.evaluation.score.baseline import baseline
+from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.intervals import spread
 
 
@@ -133,6 +133,24 @@ def test_runs_of_one_arm_with_other_settings_stand_apart_and_say_which(tmp_path:
         ("bm25 (rho1=4)", [0, 1]),
         ("bm25 (rho1=20)", [0, 1]),
     ]
+
+
+def test_runs_with_other_texts_or_files_under_the_same_settings_stand_apart(tmp_path: Path) -> None:
+    """A corpus, a vocabulary and a published model are no seeds of each other, whatever they are called."""
+    world = toy_world(tmp_path)
+    first = world.metrics("bm25", 0, 0.6)
+    runs = [[first, world.metrics("bm25", 0, 0.7, vocabulary="another")]]
+    files = ({"model.safetensors": digest} for digest in ("a" * 64, "b" * 64))
+    runs.append([world.metrics("task-only", 0, skill, files=one) for skill, one in zip((0.5, 0.6), files, strict=True)])
+    subset, world.passages = world.subsets["bm25"], world.passages[:50]
+    world.corpus = make_corpus(tmp_path, world.passages)
+    world.index = make("index", tmp_path, world._index, {"engine": "embedded"}, {"corpus": world.corpus})
+    subsets = [subset, world.subset("bm25")]
+    runs.append([static(world.task, subset=one, root=str(tmp_path)) for one in subsets])
+    for pair in runs:
+        groups = told_of(pair)["groups"]
+        assert [group["seeds"] for group in groups] == [[0], [0]]
+        assert len({group["name"] for group in groups}) == 2
 
 
 def test_losses_over_another_vocabulary_are_not_compared(tmp_path: Path) -> None:

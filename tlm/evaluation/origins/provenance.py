@@ -58,14 +58,13 @@ def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:
     """
     corpora, subsets = ([one for one in found if one.manifest.kind == kind] for kind in ("corpus", "subset"))
     behind = {one.folder_name: {part.folder_name for part in one.lineage()} for one in subsets}
-    corpus = next(iter(corpora), None)
     return {
         "subject": subject.as_input().model_dump() | {"name": lineage.name_of(subject), "tlm": subject.manifest.tool},
         "corpora": [
             _corpus(one, [own for own in subsets if one.folder_name in behind[own.folder_name]]) for one in corpora
         ],
         "files": [file for one in found for file in _files(one)],
-        "dropped": [lineage.dropped(one, corpus) for one in found if one.manifest.kind in lineage.STEPS],
+        "dropped": [lineage.dropped(one, one.nearest("corpus")) for one in found if one.manifest.kind in lineage.STEPS],
         "lineage": lineage.lineage_rows(found),
         "gone": lineage.gone(found),
     }
@@ -104,10 +103,8 @@ def _files(artifact: Artifact) -> Iterator[dict[str, str]]:
     """The raw files that a step read, with the digest of each: a sha256, or address and commit of a Hub data set."""
     settings = artifact.manifest.settings
     files = settings.get("files", [])
-    for *split, name, digest in [
-        *(files.items() if isinstance(files, dict) else files),
-        *settings.get("unlabelled", []),
-    ]:
+    named = files.items() if isinstance(files, dict) else files
+    for *split, name, digest in [*named, *settings.get("unlabelled", [])]:
         yield {"of": artifact.folder_name, "split": "".join(split), "name": name, "digest": digest}
 
 
@@ -126,10 +123,8 @@ def blocks(found: dict[str, Any]) -> Iterator[Block]:
     for corpus in found["corpora"]:
         yield Heading("Sources and licences")
         subsets = (Column((f"subset {one['arm']} ", Span(one["key"][:6], "code"))) for one in corpus["subsets"])
-        yield Table(
-            ["source", Column("licence", "left"), "passages", *subsets],
-            list(map(_source, corpus["sources"][:MOST_ROWS])),
-        )
+        rows = list(map(_source, corpus["sources"][:MOST_ROWS]))
+        yield Table(["source", Column("licence", "left"), "passages", *subsets], rows)
     if files:
         yield Heading("Raw files")
         columns = [Column(name, "left") for name in ("of", "split", "file", "digest")]
@@ -149,11 +144,8 @@ def _sentences(corpus: dict[str, Any]) -> Iterator[str]:
 
 def _source(row: dict[str, Any]) -> Row:
     licence = Quote.of(visible(row["license"], 80)) if row["license"] else UNKNOWN
-    return (
-        Quote.of(visible(row["source"], 120)),
-        licence,
-        *(f"{count:,}" for count in (row["passages"], *row["subsets"])),
-    )
+    counts = (f"{count:,}" for count in (row["passages"], *row["subsets"]))
+    return Quote.of(visible(row["source"], 120)), licence, *counts
 
 
 def _file(row: dict[str, str]) -> Row:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact, follow, share_inputs
 from tlm.artifacts.spending import AT_LEAST, JOULES
+from tlm.artifacts.stores.store import value_sha256
 from tlm.data.tasks.examples import values_of
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import OWN_ROLES
@@ -25,6 +26,8 @@ from tlm.settings.options import Prices
 from tlm.settings.sections import SECTIONS
 
 HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
+TRAINED = ("tokenizer", "checkpoint", "model")
+FILES, DIGITS = ("files", "existing"), 12  # settings that name files by digests; and digits of a digest on a page
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,10 @@ def _by_chance(subset: Artifact) -> bool:
     """Whether another seed would have given another subset; where that cannot be found out any more, it would."""
     hits, index = follow(subset, "hits"), follow(subset, "hits", "index")
     corpus = follow(subset, "corpus") or follow(index, "corpus")
-    if corpus is None:
-        return draws(subset.details["arm"])
+    passages = corpus.details["passages"] if corpus is not None else float("inf")
     of_index = index is not None and index.details.get("vectors")
     vectors = bool(of_index or (hits is not None and hits.manifest.settings.get("embedder")))
-    return draws(subset.details["arm"], corpus.details["passages"], vectors=vectors)
+    return draws(subset.details["arm"], passages, vectors=vectors)
 
 
 COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predictions.parquet that intervals need
@@ -216,16 +218,24 @@ class ScoredModel:
         return tokenizer.content if tokenizer else ""
 
     def settings(self) -> dict[str, str]:
-        """The settings of this run and of the steps before it, without seeds, and the versions of training steps."""
-        hits, start = follow(self.subset, "hits"), follow(self.checkpoint, "start")
-        steps = [one for one in (hits, self.subset, start, self.checkpoint, self.model, self.artifact) if one]
-        trained = [one.manifest for one in (start, self.checkpoint, self.model) if one]
-        return {f"version of {one.step}": str(one.version) for one in trained} | {
-            name: plain(value)
-            for step in steps
-            for name, value in flat(step.manifest.settings)
-            if name.split(".")[-1] != "seed" and not name.startswith("files.")  # of a published model
-        }
+        """The settings of this run and of the steps before it, without seeds, and the versions of training steps.
+
+        Also digests of what may be another one under the same settings: corpora and published files.
+        """
+        last, hits, start = self.model or self.checkpoint, follow(self.subset, "hits"), follow(self.checkpoint, "start")
+        steps = (hits, self.subset, follow(last, "task_tokens", "tokenizer"), start, self.checkpoint, self.model)
+        made = [one.manifest for one in steps if one is not None]
+        found = {f"version of {one.step}": str(one.version) for one in made if one.kind in TRAINED}
+        files = [(one, name) for one in made for name in FILES if name in one.settings]
+        found |= {f"{name} of {one.step}": value_sha256(one.settings[name])[:DIGITS] for one, name in files}
+        behind = last.lineage() if last is not None and not members(last) else ()  # `variant` has those of members
+        if corpora := {one.content[:DIGITS] for one in behind if one.manifest.kind == "corpus"}:
+            found["corpus"] = ", ".join(sorted(corpora))
+        if (taught := follow(self.model, "subset_tokens", "data")) is not None:  # of a student
+            found["answers for"] = str(taught.details["arm"])
+        values = dict(pair for one in (*made, self.artifact.manifest) for pair in flat(one.settings))
+        left_out = {name for name in values if name.split(".")[-1] == "seed" or name.split(".")[0] in FILES}
+        return found | {name: plain(value) for name, value in values.items() if name not in left_out}
 
     def variant(self) -> dict[str, str]:
         """The settings that distinguish runs of one arm: `settings`, and those of a mixture's members."""

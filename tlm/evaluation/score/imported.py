@@ -142,6 +142,7 @@ def _answer(
 ) -> tuple[list[float], ...]:
     """A probability for each label, and what decides: 1 for what the row says was predicted, else the probabilities."""
     if labels is None:
+        label_of(values, label_field)  # raises BadRow beyond the limit of targets, too, whose squares are finite
         return ([_number(values, label_field)],) * 2
     given, checked = _given(values), _all_chances if several else _chances
     unsaid = (None,) if several else (None, "")  # of several labels, an empty cell says that there are none

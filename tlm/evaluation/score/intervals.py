@@ -133,8 +133,7 @@ class Arm:
     @property
     def scores(self) -> Floats:
         """Score of each run, shape [runs]."""
-        found: Floats = np.mean([scores for scores, _ in self._scored], axis=0)
-        return found
+        return np.mean([scores for scores, _ in self._scored], axis=0)  # type: ignore[no-any-return]
 
     @property
     def mean_resampled(self) -> Floats:

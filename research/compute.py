@@ -10,6 +10,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
+from tlm.evaluation.report.lineage import compared
 from tlm.evaluation.report.runs import Group, Summary, grouped
 from tlm.evaluation.score.intervals import difference
 from tlm.evaluation.score.mix import ENCODER
@@ -49,7 +50,7 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
 
 def break_even_of(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:
     """Compute `break_even` for the runs of a report, from what its report.json has."""
-    groups = grouped([report.input(name) for name in report.manifest.inputs])
+    groups = grouped(compared(report))
     return break_even({group.name: group for group in groups}, finished(shown["groups"]))
 
 

@@ -1,5 +1,6 @@
 """Which model the report says to use: chosen on dev, with the test's word between it and the linear model."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,14 +10,17 @@ from hypothesis import strategies as st
 from tlm.evaluation.report.findings import LIKELY, chance_text, findings, planned, recommended
 
 
-def row(name: str, kind: str, dev: float, test: float = 0.5, *, text: str = "", seeds: int = 0) -> dict[str, Any]:
-    """A group of one fixed model, or of so many seeds."""
+def row(
+    name: str, kind: str, dev: float, test: float = 0.5, *, text: str = "", seeds: int = 0, mixes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A group of one fixed model, or of so many seeds, which mixes the models of other groups."""
     low = None if 0 < seeds < 3 else test - 0.05
     spread = {"mean": test, "std": None, "low": low, "high": low}
     return {
-        "name": name, "kind": kind, "text": text, "stage": "stage 2", "draws": 0, "fixed": not seeds,
+        "name": name, "arm": name.partition(" (")[0], "models": [name], "mixes": mixes,
+        "kind": kind, "text": text, "stage": "stage 2", "draws": 0, "fixed": not seeds,
         "seeds": list(range(seeds or 1)), "repeats": f"{seeds} seeds", "dev": {"mean": dev, "std": None},
-        "test": spread, "taught_by": [], "models": [], "together": [], "mlm_loss": {"mean": None}, "stages": {},
+        "test": spread, "taught_by": [], "together": [], "mlm_loss": {"mean": None}, "stages": {},
         "cost": {"paper_flops": {"mean": 0}},
     }  # fmt: skip
 
@@ -112,6 +116,15 @@ def test_without_a_linear_model_dev_decides() -> None:
     network = row("bm25 + linear", "encoder + linear", 0.544, seeds=3)
     passed = "on test. bm25 + linear is only 0.4 points above it on dev, which does not make up for a neural network."
     assert said([MIXED, network], 0.9)[0].endswith(passed)
+
+
+def test_a_mixture_stands_for_its_part_also_where_settings_are_in_their_names() -> None:
+    names = [f"static-bm25 (top_k={top_k})" for top_k in (5, 50)]
+    parts = [row(name, "static", dev) for name, dev in zip(names, (0.6, 0.56), strict=True)]
+    mixed = "static-bm25 + linear (static-bm25: top_k=5)"
+    groups = [LINEAR, *parts, row(mixed, "static + linear", 0.55, mixes=[names[0], "linear"])]
+    assert said(groups, 0.9)[1] == names[1], "whose mixture is not there"
+    assert said([*groups[:2], *groups[3:]], 0.9)[1] == mixed
 
 
 def test_predictions_of_others_are_compared_with_what_is_recommended_but_never_it() -> None:

@@ -195,12 +195,6 @@ class ScoredModel:
         """Whether training gives the same with every seed; the baselines of older versions do not tell."""
         return bool(self.values.get("fixed", self.values["arm"] == "baseline"))
 
-    @property
-    def taught_by(self) -> str:
-        """The key of the model that taught this one; "" if none did."""
-        teacher = self.model.manifest.inputs.get("teacher") if self.model is not None else None
-        return teacher.key if teacher is not None else ""
-
     def costs(self) -> dict[str, Spent]:
         """The cost of each stage of training."""
         counts = self.values["cost"]
@@ -208,8 +202,7 @@ class ScoredModel:
 
     def stage_facts(self, stage: str) -> dict[str, Any]:
         """The recorded facts of a stage's own run: device, threads, seconds, joules and so on."""
-        found: dict[str, Any] = self.artifact.run().get("stages", {}).get(stage, {})
-        return found
+        return dict(self.artifact.run().get("stages", {}).get(stage, {}))
 
     def vocabulary(self) -> str:
         """Content hash of the model's tokenizer; "" if there is none or it is gone."""
@@ -271,6 +264,7 @@ class Summary(TypedDict):
     parameters: int | None
     vocabulary: str
     models: list[str]
+    mixes: list[str]
     taught_by: list[str]
     chosen: dict[str, Any] | None
     tried: int | None
@@ -341,7 +335,7 @@ class Group:
 
     def summary(self, prices: Prices) -> Summary:
         """What a report says about this group."""
-        costs = [run.costs() for run in self.runs]
+        costs, models = [run.costs() for run in self.runs], [run.model for run in self.runs if run.model is not None]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
         return {
@@ -357,8 +351,9 @@ class Group:
             "fixed": self.on("test").fixed,
             "parameters": first.get("parameters"),
             "vocabulary": self.runs[0].vocabulary(),
-            "models": [run.model.manifest.key for run in self.runs if run.model is not None],
-            "taught_by": [run.taught_by for run in self.runs if run.taught_by],
+            "models": [model.manifest.key for model in models],
+            "mixes": [of.key for model in models for one in members(model) for of in one.manifest.inputs.values()],
+            "taught_by": [of.key for model in models if (of := model.manifest.inputs.get("teacher"))],
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
             "together": self._together(),

@@ -153,11 +153,11 @@ def test_they_are_queries_and_what_they_find_is_trained_on(tiny: Path, tmp_path:
     assert static(task, subset=subset, root=root) != static(task, root=root)
     tokenizer = build_tokenizer(corpus, task, vocab_size=300, root=root)
     steps = ["train.steps=8", "train.warmup_steps=1", "finetune.epochs=1"]
-    for given in ({"subset": subset}, {}):
+    for given, rho1, external in (({"subset": subset}, "1", 4), ({}, "1", 4), ({}, "inf", 8)):
         checkpoint = train(
-            task, tokenizer=tokenizer, preset="tiny", overrides=[*steps, "train.rho1=1"], root=root, **given
+            task, tokenizer=tokenizer, preset="tiny", overrides=[*steps, f"train.rho1={rho1}"], root=root, **given
         )
-        assert Artifact.open(checkpoint).counts["external_steps"] == 4, "without a subset, they are external alone"
+        assert Artifact.open(checkpoint).counts["external_steps"] == external, "without a subset, they are all there is"
         metrics = evaluate(finetune(checkpoint, task, preset="tiny", overrides=steps, root=root), task, root=root)
         assert Artifact.open(metrics).counts == {"dev": split.count("dev"), "test": split.count("test")}
     baseline(task, root=root)

@@ -111,7 +111,7 @@ def subset_of(arm: str, root: Path, seed: int | None = None) -> str:
 
 
 def test_overrides_reach_the_flat_values() -> None:
-    assert settings("pocket", overrides=["tokenizer.vocab_size=123"])[:2] == ("wordpiece", 123)
+    assert settings("pocket", overrides=["tokenizer.vocab_size=223"])[:2] == ("wordpiece", 223)
 
 
 @pytest.fixture
@@ -160,6 +160,7 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
     [
         ({"arms": "bm52"}, "arms: 'bm52' is no arm; did you mean 'bm25'?"),
         ({"arms": ""}, "arms: '' is empty"),
+        ({"overrides": ["tokenizer.vocab_size=123"]}, "tokenizer.vocab_size is 123; expected at least 200 for wordpiece"),
         ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
         *(
             ({"seeds": f"1,{seed}"}, f"seeds: '{seed}' is no whole number")

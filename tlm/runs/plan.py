@@ -26,7 +26,7 @@ from tlm.settings.sections import Preset
 from tlm.training.distributed.launch import filled
 from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
-from tlm.training.input.tokenizer import adopt_tokenizer
+from tlm.training.input.tokenizer import SIZES, adopt_tokenizer
 from tlm.training.stages import load_model
 
 ARMS = (TASK_ONLY, *RETRIEVED)
@@ -278,6 +278,7 @@ def check_settings(
     """
     found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
+    SIZES[resolved.tokenizer.kind].check("tokenizer.vocab_size", resolved.tokenizer.vocab_size)
     for own in [preset_of(text, published_preset) for text in found.further]:  # their settings are checked here, too
         presets.resolve(own, _kept(given, own))
     parse_seeds(seeds)

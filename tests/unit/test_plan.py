@@ -160,7 +160,10 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
     [
         ({"arms": "bm52"}, "arms: 'bm52' is no arm; did you mean 'bm25'?"),
         ({"arms": ""}, "arms: '' is empty"),
-        ({"overrides": ["tokenizer.vocab_size=123"]}, "tokenizer.vocab_size is 123; expected at least 200 for wordpiece"),
+        (
+            {"overrides": ["tokenizer.vocab_size=123"]},
+            "tokenizer.vocab_size is 123; expected at least 200 for wordpiece",
+        ),
         ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
         *(
             ({"seeds": f"1,{seed}"}, f"seeds: '{seed}' is no whole number")

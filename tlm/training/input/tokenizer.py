@@ -293,8 +293,7 @@ def trim_vocabulary(tokenizer: str, task: str, subset: str, spans_first: bool, r
     inputs["task_tokens"] = Artifact.open(tokenize(task, tokenizer, spans_first=spans_first, root=root))
     if subset:
         inputs["subset_tokens"] = Artifact.open(tokenize(subset, tokenizer, root=root))
-    recipe = Recipe("tokenizer", "trim-vocabulary", TRIM_VERSION, settings={}, inputs=inputs)
-    return produce(recipe, root, _trim, inputs)
+    return produce(Recipe("tokenizer", "trim-vocabulary", TRIM_VERSION, {}, inputs), root, _trim, inputs)
 
 
 def _trim(draft: Draft, inputs: dict[str, Artifact]) -> None:

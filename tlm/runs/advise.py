@@ -30,7 +30,7 @@ from tlm.retrieval.search.query import LONG_WORDS
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters
 from tlm.settings.presets import paper_presets, resolve
-from tlm.settings.sections import Preset, Retrieve
+from tlm.settings.sections import MOST_HITS, Preset, Retrieve
 
 FEW, MANY = 5_000, 100_000  # training examples; the limits of the paper's rule
 TOKENS_PER_WORD = 1.3  # of English in a vocabulary of BERT's size, special tokens aside
@@ -264,7 +264,7 @@ def _start(preset: str, overrides: Sequence[str]) -> Retrieve:
 
 def candidates(base: Retrieve, problem: str) -> list[Retrieve]:
     """The settings to try around those of `base`, each once; numbers have no classes to share the passages."""
-    sizes = dict.fromkeys(max(1, round(times * base.top_k)) for times in TIMES)
+    sizes = dict.fromkeys(min(max(1, round(times * base.top_k)), MOST_HITS) for times in TIMES)
     shares = (EXAMPLES,) if problem == "regression" else (EXAMPLES, CLASSES)
     found = [Retrieve(top_k=k, query=q, share=s) for k, q, s in product(sizes, ("full", "rake"), shares)]  # type: ignore[arg-type]
     return [*dict.fromkeys([*found, base])]

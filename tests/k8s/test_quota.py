@@ -94,6 +94,14 @@ def test_limits_that_suffice_or_are_of_other_things_are_no_reason(trainer, check
     checked()
 
 
+@pytest.mark.parametrize("scope", [{"scopes": ["NotTerminating"]}, {"scopeSelector": {"matchExpressions": []}}])
+def test_a_quota_of_some_pods_alone_is_no_reason(scope, trainer, checked):
+    """Such as those of a priority class."""
+    some = quota(limits_memory="1Gi")
+    trainer.lists["resourcequotas"] = [{**some, "spec": {**some["spec"], **scope}}]
+    checked()
+
+
 def test_a_role_that_may_not_read_quotas_is_no_reason_either(trainer, checked, capsys):
     trainer.faults = [(403, json.loads('{"message": "forbidden"}'))]
     checked()

@@ -59,7 +59,9 @@ def test_published_models_have_presets_names_and_text_of_their_own(tmp_path: Pat
             ("", "2", "finetune-published", ""), ("-bm25", "12", "adapt", bm25), ("-task-only", "12", "adapt", ""),
         )
     ]  # fmt: skip
-    assert {(run.tokenizer, run.overrides) for run in published} == {("", "model.max_length=64 model.cut=head+tail")}
+    kept = "model.max_length=64 model.cut=head+tail model.positions=128"  # a preset's passages are longer
+    assert {(run.tokenizer, run.overrides) for run in published} == {("", kept)}
+    assert {resolve(**run.settings()).model.max_length for run in published} == {64}
     last = [PlannedRun.parse(text) for text in texts[-2:]]
     assert [(run.arm, run.stages, run.seed) for run in last] == [("embeddings-mini", "", 0), ("embeddings-big", "", 0)]
     own = plan(arms, "0", subsets=[bm25], **sources, **how, published_preset="tiny")
@@ -109,7 +111,7 @@ def subset_of(arm: str, root: Path, seed: int | None = None) -> str:
 
 
 def test_overrides_reach_the_flat_values() -> None:
-    assert settings("pocket", overrides=["tokenizer.vocab_size=123"])[:2] == ("wordpiece", 123)
+    assert settings("pocket", overrides=["tokenizer.vocab_size=223"])[:2] == ("wordpiece", 223)
 
 
 @pytest.fixture
@@ -158,6 +160,10 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
     [
         ({"arms": "bm52"}, "arms: 'bm52' is no arm; did you mean 'bm25'?"),
         ({"arms": ""}, "arms: '' is empty"),
+        (
+            {"overrides": ["tokenizer.vocab_size=123"]},
+            "tokenizer.vocab_size is 123; expected at least 200 for wordpiece",
+        ),
         ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
         *(
             ({"seeds": f"1,{seed}"}, f"seeds: '{seed}' is no whole number")

@@ -107,6 +107,15 @@ def test_prediction_prepares_texts_as_training_did(root, examples, start, traine
     assert json.loads(metrics.path("metrics.json").read_text())["mlm_loss"] > 0
 
 
+def test_a_model_that_keeps_its_head_knows_the_marks_of_its_last_texts(root, examples) -> None:
+    """Stage 2 puts the spans of its own task first, whether stage 1 knew their marks or not."""
+    kept = model(root, checkpoint(root, task(root), FIRST), examples, "finetune.reset_head=false")
+    folder, text = kept.path("model"), marked(rows()[3][0])
+    reader, whole = AutoTokenizer.from_pretrained(folder), AutoModelForSequenceClassification.from_pretrained(folder)
+    expected = whole.eval()(**reader(with_spans_first(text, MARKS), return_tensors="pt", truncation=True)).logits
+    assert np.allclose(Classifier(folder, "cpu").logits([text]), expected.detach().numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize("text", ["a [[ b ]] c << d >> e", "<< a >> [[ b ]]", "x [[ y", "plain", "]] [[ a ]]"])
 def test_the_model_card_shows_how_to_prepare_a_text(trained, text: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (trained.path("model") / "README.md").read_text(), re.DOTALL)

@@ -71,6 +71,7 @@ def test_the_settings_around_the_given_ones_are_tried_each_once() -> None:
     assert base in found
     assert {one.share for one in candidates(base, "regression")} == {"examples"}
     assert {one.top_k for one in candidates(Retrieve(top_k=1), "regression")} == {1, 2}
+    assert {one.top_k for one in candidates(Retrieve(top_k=6_000), "regression")} == {1_200, 2_400, 6_000, 10_000}
     assert Retrieve(top_k=7, query="auto") in candidates(Retrieve(top_k=7, query="auto"), "regression")
 
 

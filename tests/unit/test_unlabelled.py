@@ -23,6 +23,7 @@ from tlm.evaluation.score.evaluate import evaluate
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import export
+from tlm.runs.advise import advise_command
 from tlm.settings.options import Fields
 from tlm.training.input.batches import EXTERNAL, External, Stream
 from tlm.training.input.batches import UNLABELLED as NUMBER
@@ -153,14 +154,22 @@ def test_they_are_queries_and_what_they_find_is_trained_on(tiny: Path, tmp_path:
     assert static(task, subset=subset, root=root) != static(task, root=root)
     tokenizer = build_tokenizer(corpus, task, vocab_size=300, root=root)
     steps = ["train.steps=8", "train.warmup_steps=1", "finetune.epochs=1"]
-    for given in ({"subset": subset}, {}):
+    for given, rho1, external in (({"subset": subset}, "1", 4), ({}, "1", 4), ({}, "inf", 8)):
         checkpoint = train(
-            task, tokenizer=tokenizer, preset="tiny", overrides=[*steps, "train.rho1=1"], root=root, **given
+            task, tokenizer=tokenizer, preset="tiny", overrides=[*steps, f"train.rho1={rho1}"], root=root, **given
         )
-        assert Artifact.open(checkpoint).counts["external_steps"] == 4, "without a subset, they are external alone"
+        assert Artifact.open(checkpoint).counts["external_steps"] == external, "without a subset, they are all there is"
         metrics = evaluate(finetune(checkpoint, task, preset="tiny", overrides=steps, root=root), task, root=root)
         assert Artifact.open(metrics).counts == {"dev": split.count("dev"), "test": split.count("test")}
     baseline(task, root=root)
+
+
+def test_advice_counts_them_because_each_retrieves_as_many_passages(tiny: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    corpus = load_corpus([str(tiny / "corpus.jsonl")], root=root)
+    for texts, top_k in ((), 6), ([f"rye number {number}" for number in range(38)], 4):
+        task = load_task(str(tiny / "task"), unlabelled=more(tiny, *texts), root=root)
+        assert advise_command(task, corpus=corpus).startswith(f"retrieve.top_k={top_k} "), "of 400, for 62 and 100"
 
 
 def test_several_tasks_together_refuse_them(tiny: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import count
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Span, Table, opening
 from tlm.evaluation.pages.plain import terminal
@@ -29,7 +30,7 @@ from tlm.retrieval.search.query import LONG_WORDS
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters
 from tlm.settings.presets import paper_presets, resolve
-from tlm.settings.sections import Preset, Retrieve
+from tlm.settings.sections import MOST_HITS, Preset, Retrieve
 
 FEW, MANY = 5_000, 100_000  # training examples; the limits of the paper's rule
 TOKENS_PER_WORD = 1.3  # of English in a vocabulary of BERT's size, special tokens aside
@@ -66,8 +67,7 @@ def advise_command(task: str, *, preset: str = "pocket", corpus: str = "") -> st
         corpus: URI of the corpus or its index; a small corpus needs a lower K. Empty: its size is not considered.
     """
     advice = advice_for(task, resolve(preset), corpus)
-    for reason in advice.reasons:
-        say(f"- {reason}")
+    say("\n".join(f"- {reason}" for reason in advice.reasons))
     return " ".join(advice.overrides)
 
 
@@ -85,10 +85,11 @@ def advice_for(task: str, preset: Preset, corpus: str = "") -> Advice:
     rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
     words = median(count(f"{row['text']} {row['text_pair'] or ''}".rstrip()) for row in rows)
     details = Artifact.open(corpus, "corpus", "index").details if corpus else {}
-    return advise(len(rows), words, preset, details.get("passages", details.get("documents")))
+    passages = details.get("passages", details.get("documents"))
+    return advise(len(rows), words, preset, passages, labelled.counts.get(UNLABELLED, 0))
 
 
-def advise(examples: int, words: float, preset: Preset, passages: int | None = None) -> Advice:
+def advise(examples: int, words: float, preset: Preset, passages: int | None = None, unlabelled: int = 0) -> Advice:
     """Return what the paper would choose for a task.
 
     Args:
@@ -96,8 +97,9 @@ def advise(examples: int, words: float, preset: Preset, passages: int | None = N
         words: Median number of words of a training text (both texts of a pair together).
         preset: The settings to start from. K is scaled by its K, rho1 by its steps.
         passages: Number of passages in the corpus, None if unknown; a small corpus needs a lower K.
+        unlabelled: Number of texts without labels, which are queries, too.
     """
-    found = [_top_k(examples, preset, passages), _query(words), _rho1(examples, preset), _rho2(preset)]
+    found = [_top_k(examples, preset, passages, unlabelled), _query(words), _rho1(examples, preset), _rho2(preset)]
     reasons = [*(reason for _, reason in found), TEXT]
     if words * TOKENS_PER_WORD + 2 > preset.model.max_length:
         reasons.append(
@@ -113,18 +115,18 @@ def paper_top_k(examples: int, *, large: bool = False) -> int:
     return (5000 if examples < FEW else 50 if examples > MANY else 500) * (2 if large else 1)
 
 
-def _top_k(examples: int, preset: Preset, passages: int | None) -> tuple[str, str]:
+def _top_k(examples: int, preset: Preset, passages: int | None, unlabelled: int) -> tuple[str, str]:
     top_k = paper_top_k(examples, large=preset.name.startswith("large"))
     which = "fewer than 5,000" if examples < FEW else "more than 100,000" if examples > MANY else "5,000 to 100,000"
     reason = f"K: {examples:,} training examples are {which}, for which the paper takes K={top_k}"
     if preset.name not in paper_presets():
         top_k = max(1, top_k * preset.retrieve.top_k // 5000)
         reason += f"; preset {preset.name} has {preset.retrieve.top_k} where the paper has 5000, so K={top_k} here"
-    if passages is not None and top_k > max(1, passages // examples):
-        top_k = max(1, passages // examples)
+    if passages is not None and top_k > max(1, passages // (examples + unlabelled)):
+        top_k = max(1, passages // (examples + unlabelled))
         reason += (
-            f". But the corpus has {passages:,} passages, so K={top_k}: all examples together retrieve no more "
-            "than it has, so that retrieval still selects"
+            f". But the corpus has {passages:,} passages, so K={top_k}: all texts that search retrieve together "
+            "no more than it has, so that retrieval still selects"
         )
     return f"retrieve.top_k={top_k}", f"{reason}."
 
@@ -248,8 +250,7 @@ def tune(
         trials += made
     trials.append(Trial(None, 1, Artifact.open(linear)))
     inputs = {f"metrics-{number:03d}": trial.metrics for number, trial in enumerate(trials)}
-    recipe = Recipe("study", "tune", VERSION, {"start": base.model_dump()}, inputs)
-    uri = produce(recipe, root, _write, trials, base)
+    uri = produce(Recipe("study", "tune", VERSION, {"start": base.model_dump()}, inputs), root, _write, trials, base)
     say(terminal(_page(Artifact.open(uri).json("study.json"))).strip("\n"))
     return uri
 
@@ -263,7 +264,7 @@ def _start(preset: str, overrides: Sequence[str]) -> Retrieve:
 
 def candidates(base: Retrieve, problem: str) -> list[Retrieve]:
     """The settings to try around those of `base`, each once; numbers have no classes to share the passages."""
-    sizes = dict.fromkeys(max(1, round(times * base.top_k)) for times in TIMES)
+    sizes = dict.fromkeys(min(max(1, round(times * base.top_k)), MOST_HITS) for times in TIMES)
     shares = (EXAMPLES,) if problem == "regression" else (EXAMPLES, CLASSES)
     found = [Retrieve(top_k=k, query=q, share=s) for k, q, s in product(sizes, ("full", "rake"), shares)]  # type: ignore[arg-type]
     return [*dict.fromkeys([*found, base])]

@@ -26,7 +26,7 @@ from tlm.settings.sections import Preset
 from tlm.training.distributed.launch import filled
 from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
-from tlm.training.input.tokenizer import adopt_tokenizer
+from tlm.training.input.tokenizer import SIZES, adopt_tokenizer
 from tlm.training.stages import load_model
 
 ARMS = (TASK_ONLY, *RETRIEVED)
@@ -265,8 +265,7 @@ def settings(
     trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
     say(f"settings: preset {preset}, K={chosen}, {trained}")
     check_models(found)
-    tokenizer = resolved.tokenizer
-    return tokenizer.kind, tokenizer.vocab_size, ",".join(found.texts), str(min(int(gpus), 1))
+    return resolved.tokenizer.kind, resolved.tokenizer.vocab_size, ",".join(found.texts), str(min(int(gpus), 1))
 
 
 def check_settings(
@@ -279,14 +278,19 @@ def check_settings(
     """
     found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
-    for text in found.further:  # so that wrong settings of published models are refused here, too
-        presets.resolve(preset_of(text, published_preset), _kept(given))
+    SIZES[resolved.tokenizer.kind].check("tokenizer.vocab_size", resolved.tokenizer.vocab_size)
+    for own in [preset_of(text, published_preset) for text in found.further]:  # their settings are checked here, too
+        presets.resolve(own, _kept(given, own))
     parse_seeds(seeds)
     return found, resolved
 
 
-def _kept(overrides: Sequence[str]) -> list[str]:
-    return [override for override in overrides if override.startswith(KEPT)]
+def _kept(overrides: Sequence[str], preset: str) -> list[str]:
+    """The overrides that hold for published models. Texts may be shorter than passages, which have positions enough."""
+    kept = [override for override in overrides if override.startswith(KEPT)]
+    length = dict(override.split("=", 1) for override in kept).get("model.max_length", "")
+    passages = presets.resolve(preset).train.external_length
+    return [*kept, f"model.positions={passages}"] if length.isdecimal() and int(length) < passages else kept
 
 
 def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> tuple[int, str, str, str, str]:
@@ -375,17 +379,15 @@ def plan(
     found, opened = parse_arms(arms, published), [Artifact.open(uri, "subset") for uri in subsets if uri]
     subset_of = {(one.details["arm"], seed_of(one)): one.uri for one in opened}
     subset_of |= {(text, 0): "" for text in (TASK_ONLY, "")}
-    kept, runs = " ".join(_kept(overrides.split())), []
+    runs = []
     for seed in parse_seeds(seeds):
         chosen = {text: subset_of.get((text, seed)) or subset_of[text, 0] for text in (*found.scratch, *found.further)}
         runs += [PlannedRun(arm, seed, task, tokenizer, chosen[arm], preset, overrides) for arm in found.scratch]
         for model in found.models:
             for text in found.further:
-                how = {"preset": preset_of(text, published_preset), "overrides": kept}
-                stages = "12" if text else "2"
-                runs.append(
-                    PlannedRun(arm_of(model, text), seed, task, "", chosen[text], **how, stages=stages, model=model)
-                )
+                own, stages = preset_of(text, published_preset), "12" if text else "2"
+                how = own, " ".join(_kept(overrides.split(), own)), stages
+                runs.append(PlannedRun(arm_of(model, text), seed, task, "", chosen[text], *how, model=model))
     for model in found.models if found.embeddings else ():
         runs.append(PlannedRun(arm_of(model, None), 0, task, "", "", "", "", stages="", model=model))
     return [str(run) for run in runs]

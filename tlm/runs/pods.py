@@ -238,7 +238,8 @@ def _beyond_quota(quotas: list[dict[str, Any]], pods: Pods, limits: dict[str, st
     needs = {f"limits.{name}": limit for name, limit in limits.items()}
     needs |= {f"requests.{name}": least for name, least in LEAST.items()} | LEAST  # a plain name means requests
     needs[f"requests.{pods.gpu_type}"] = pods.gpus
-    for quota in quotas:
+    whole = [quota for quota in quotas if not quota["spec"].keys() & {"scopes", "scopeSelector"}]  # which hold for all
+    for quota in whole:
         for resource, allowed in quota["spec"].get("hard", {}).items():
             if resource in needs and _number(allowed) < _number(needs[resource]):
                 yield f"the quota {quota['metadata']['name']}", f"{resource}={allowed}", needs[resource]

@@ -244,7 +244,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     if not settings.reset_head and not tasks:
         if any(own[key] != config[key] for key in ("id2label", "problem_type")):
             raise InputError(f"{checkpoint.uri} was trained for other classes than this task's; set {RESET}")
-        model = build.build(config, seed)
+        model = build.build(own, seed)
         build.load_weights(model, folder)
         build.to_standardised(model, examples.scale)
         return model

@@ -97,7 +97,8 @@ def checkpoint_recipe(
         warn_of(begin, examples)
         _warn_of_rate(begin, "train.lr", settings.train.lr)
     root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
-    if passages is None and settings.train.rho1 == "inf":
+    external = passages is not None or bool(examples.counts.get(UNLABELLED))
+    if not external and settings.train.rho1 == "inf":
         raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
     model = settings.model if begin is None else _shape(begin, settings)
     if model.architecture not in OWN:
@@ -111,7 +112,6 @@ def checkpoint_recipe(
     if begin is not None:
         inputs["start"] = begin
     facts = {"arm": _arm(begin, passages), "seed": seed}
-    external = passages is not None or bool(examples.counts.get(UNLABELLED))
     training = train_settings(settings.train, external=external, fresh=begin is None)
     resolved = {**facts, "model": model_settings(model), "train": training}
     if begin is not None and model.architecture in OWN and not begin.entries(MLM_HEAD):

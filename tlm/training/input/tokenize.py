@@ -39,8 +39,7 @@ def tokenize(data: str, tokenizer: str, *, spans_first: bool = False, root: str 
     vocabulary = Artifact.open(tokenizer, "tokenizer")
     settings = {"spans_first": True} if spans_first and source.manifest.kind == "task" else {}
     inputs = {"tokenizer": vocabulary, "data": source}
-    recipe = Recipe("tokens", "tokenize", VERSION, settings=settings, inputs=inputs)
-    return produce(recipe, root, _write, source, vocabulary, settings)
+    return produce(Recipe("tokens", "tokenize", VERSION, settings, inputs), root, _write, source, vocabulary, settings)
 
 
 def tokens_for(checkpoint: Artifact, task: Artifact, root: str | None) -> Artifact:

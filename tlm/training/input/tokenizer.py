@@ -179,7 +179,8 @@ def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1)
 
 
 VERSION, TRIM_VERSION = 2, 1  # of the vocabulary, and of a trimmed one
-SMALLEST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
+# The least is about what single characters and special tokens need.
+SIZES = {"wordpiece": Range("at least 200 for wordpiece", 200), "bpe": Range("at least 300 for bpe", 300)}
 
 
 def build_tokenizer(
@@ -217,9 +218,9 @@ def build_tokenizer(
     if existing:
         with model_folder(existing, of_tokenizers=True) as folder:
             return adopt_tokenizer(folder, root)
-    if kind not in SMALLEST:
-        raise InputError(f"kind '{kind}' is unknown{nearest(kind, SMALLEST)}")
-    Range(f"at least {SMALLEST[kind]} for {kind}", SMALLEST[kind]).check("vocab_size", vocab_size)
+    if kind not in SIZES:
+        raise InputError(f"kind '{kind}' is unknown{nearest(kind, SIZES)}")
+    SIZES[kind].check("vocab_size", vocab_size)
     Range("0 (the task's training texts alone) or more passages", 0).check("sample", sample)
     settings = {"kind": kind, "vocab_size": vocab_size, "sample": sample, "lower_case": lower_case}
     recipe = Recipe("tokenizer", "tokenizer", VERSION, settings=settings, inputs=sources)
@@ -292,8 +293,7 @@ def trim_vocabulary(tokenizer: str, task: str, subset: str, spans_first: bool, r
     inputs["task_tokens"] = Artifact.open(tokenize(task, tokenizer, spans_first=spans_first, root=root))
     if subset:
         inputs["subset_tokens"] = Artifact.open(tokenize(subset, tokenizer, root=root))
-    recipe = Recipe("tokenizer", "trim-vocabulary", TRIM_VERSION, settings={}, inputs=inputs)
-    return produce(recipe, root, _trim, inputs)
+    return produce(Recipe("tokenizer", "trim-vocabulary", TRIM_VERSION, {}, inputs), root, _trim, inputs)
 
 
 def _trim(draft: Draft, inputs: dict[str, Artifact]) -> None:

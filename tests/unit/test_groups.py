@@ -1,7 +1,7 @@
 """Examples that belong together, by a field or by equal text, stay together where a split is drawn."""
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -42,6 +42,31 @@ def test_a_draw_divides_no_group_keeps_every_label_and_leaves_no_split_empty(row
     assert len(set(zip(groups, splits, strict=True))) == len(set(groups))
     assert {label for label, split in zip(labels, splits, strict=True) if split == "train"} == set(labels)
     assert (set(splits) == {"train", *shares}) == possible(groups, labels, len(shares))
+
+
+@settings(deadline=None, max_examples=300)
+@given(ROWS, SHARES, st.integers(0, 3))
+def test_no_group_that_train_can_spare_would_bring_a_drawn_split_closer(rows, shares, seed):
+    groups, labels = of(rows)
+    members, have = defaultdict(Counter), defaultdict(Counter)
+    for group, label, split in zip(groups, labels, draw(groups, labels, shares, seed), strict=True):
+        members[group, split].update((label, None))
+        have[split].update((label, None))
+    totals = sum(have.values(), Counter())
+
+    def distance(split, more=()):
+        found = have[split] + Counter(more)
+        return sum((shares[split] * total - found[key]) ** 2 for key, total in totals.items())
+
+    for (_, split), own in members.items():
+        if split == "train" and all(have["train"][key] > count for key, count in own.items()):
+            assert all(distance(other, own) >= distance(other) - 1e-9 for other in shares)
+
+
+def test_of_groups_that_are_too_large_the_one_that_comes_closest_is_held_out():
+    groups = [group for group, size in {"a": 7, "b": 6, "c": 27}.items() for _ in range(size)]
+    for seed in range(4):
+        assert Counter(draw(groups, ["x"] * 40, {"test": 0.1}, seed)) == {"train": 34, "test": 6}
 
 
 @settings(deadline=None)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from research.studies import json_lines
+from research.studies import cpu_seconds, json_lines
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import one_label_each
 from tlm.errors import InputError
@@ -49,8 +49,7 @@ def _row(uri: str) -> dict[str, Any]:
         raise InputError(f"{uri} has {metric}; minutes draws {METRIC} of tasks with at most {len(SIGNS)} classes")
     named = {name: scored.details[name] for name in ("task", "arm", "seed", "dev", "test")}
     steps = (one for one in scored.lineage() if one.manifest.kind not in FOR_ALL)
-    runs = [one.run() for one in steps]  # `cpu_seconds` are those of all attempts, in steps with snapshots
-    spent = sum(max(run.get("process_seconds", 0.0), run.get("cpu_seconds", 0.0)) for run in runs)
+    spent = sum(cpu_seconds(one.run()) for one in steps)
     answers = pq.read_table(scored.path("predictions.parquet"), filters=pc.field("split") == "test")["predicted"]
     classes = dict(zip(labels, SIGNS, strict=False))
     found = {"answers": "".join(classes[one] for one in answers.to_pylist())}

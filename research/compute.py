@@ -12,10 +12,12 @@ from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
 from tlm.evaluation.report.lineage import compared
 from tlm.evaluation.report.runs import Group, Summary, grouped
+from tlm.evaluation.score.baseline import EMBEDDINGS
 from tlm.evaluation.score.intervals import difference
 from tlm.evaluation.score.mix import ENCODER
 from tlm.retrieval.subset.export import PUBLISHED
 
+UNCOUNTED = "without the pretraining of a model to start from"
 SIMILAR = 0.01  # scores that differ by less are similar, unless an interval says that they differ
 
 
@@ -43,9 +45,16 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
     ]
     if not any(arm.flops for arm in arms):
         raise InputError(f"{report}: no arm of this report has FLOPs, which only encoders have")
-    drawn = score_against_compute(arms, published(), f"{shown['task']['metric_name']} on test")
+    started = any(_started(group) for group in grouped(compared(opened)))
+    drawn = score_against_compute(arms, published(), f"{shown['task']['metric_name']} on test", UNCOUNTED * started)
     Path(to).write_text(drawn, encoding="utf-8", newline="\n")
     return "\n".join([f"{to} has the picture.", *told(break_even_of(opened, shown))])
+
+
+def _started(group: Group) -> bool:
+    """Whether its encoder began with a published or another model, whose own training is not in its FLOPs."""
+    published = any(one in group.row.kind for one in (PUBLISHED, EMBEDDINGS))
+    return published or (group.runs[0].checkpoint is not None and _continued(group))
 
 
 def break_even_of(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
-from tlm.data.tasks.examples import read_splits
+from tlm.data.tasks.examples import classes_of, one_label_each, read_splits
 from tlm.data.tasks.metrics import Floats, Split, held_out, score
 from tlm.errors import InputError
 from tlm.evaluation.labelling import (
@@ -25,7 +25,7 @@ from tlm.evaluation.labelling import (
     wrong,
 )
 from tlm.evaluation.predict.models import located
-from tlm.evaluation.predict.predictor import open_predictor
+from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.settings.options import POSITIVE
 
 STRENGTH, BALANCED = 10.0, True
@@ -66,11 +66,14 @@ def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5
     """
     from tlm.shallow.models import one_thread
 
-    POSITIVE.check("seeds", seeds)
-    train, dev, labels = _splits(task)
+    for name, value in (("seeds", seeds), ("step", step)):
+        POSITIVE.check(name, value)
+    train, dev, labels = _splits(task, "labels-saved")
+    rounds = range(step, min(most, len(train.texts)) + 1, step)
+    if not rounds:
+        raise InputError(f"step is {step}; expected 1 to {min(most, len(train.texts))}, the labels at the end")
     of_train, of_dev = _frequencies(train, dev)
     features = features_of(train.texts, train.pairs)
-    rounds = range(step, min(most, len(train.texts)) + 1, step)
     curves: dict[str, list[list[float]]] = {way: [] for way in WAYS}
     with one_thread():
         for way, seed in product(WAYS, range(seeds)):
@@ -117,7 +120,8 @@ def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str
     """For each round, the labels at which `other` first has the F1 of `random`, interpolated."""
     best = np.maximum.accumulate(other)
     for value in np.maximum.accumulate(random):
-        yield f"{np.interp(value, best, rounds):.0f}" if value <= best[-1] else "–"
+        before = np.nextafter(value, -np.inf)  # of equal F1s, `interp` would take the last
+        yield f"{np.interp(before, best, rounds):.0f}" if value <= best[-1] else "–"
 
 
 def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int = 0, to: str = "any") -> None:
@@ -138,7 +142,7 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
     from tlm.shallow.models import one_thread
 
     POSITIVE.check("seeds", seeds)
-    train, _, labels = _splits(task, distinct=False)
+    train, _, labels = _splits(task, "labels-found", distinct=False)
     if not 1 <= round(share * len(train.gold)) <= len(train.gold):
         raise InputError(f"share is {share}; expected a share of 1 to {len(train.gold)} of the training labels")
     features, every = features_to_learn(_texts(train)), np.arange(len(train.gold))
@@ -231,10 +235,15 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
     from tlm.shallow.models import one_thread
 
     POSITIVE.check("seeds", seeds)
-    train, dev, labels = _splits(task)
+    train, dev, labels = _splits(task, "few-labels")
     if model:
-        found = open_predictor(located(model)[0], "cpu")[0].predict(dev.texts, dev.pairs)
-        print("model", _shown([score("macro_f1", dev.gold, found.argmax(axis=1))]), sep="\t")
+        folder = located(model)[0]
+        names, several = labels_of(folder)
+        if several or names is None or not set(names) <= set(labels):
+            raise InputError(f"{model} answers with {names or 'numbers'}; expected one of the task's {labels}")
+        found = open_predictor(folder, "cpu")[0].predict(dev.texts, dev.pairs)
+        places = np.array([labels.index(name) for name in names])
+        print("model", _shown([score("macro_f1", dev.gold, places[found.argmax(axis=1)])]), sep="\t")
     majority = np.full(len(dev.gold), np.bincount(train.gold).argmax())
     print("majority", _shown([score("macro_f1", dev.gold, majority)]), sep="\t")
     of_train, of_dev = _frequencies(train, dev)
@@ -261,11 +270,15 @@ def out_of_fold(train: Split, gold: NDArray[np.int64], classes: int) -> Floats:
     return found
 
 
-def _splits(task: str, *, distinct: bool = True) -> tuple[Split, Split, list[str]]:
-    """Train, with each text once if `distinct`; dev; and the classes."""
+def _splits(task: str, command: str, *, distinct: bool = True) -> tuple[Split, Split, list[str]]:
+    """Train, with each text once if `distinct`; dev; and the classes, which `command` needs."""
     given = Artifact.open(task, "task")
+    one_label_each(given, command)
+    labels = classes_of(given)
+    if labels is None:
+        raise InputError(f"{task} is a regression; {command} needs a task with classes")
     splits = read_splits(given, "train", "dev")
-    train, labels = splits["train"], list(given.details["labels"])
+    train = splits["train"]
     if not distinct:
         return train, splits["dev"], labels
     rows = np.sort(np.unique(np.array(_texts(train), dtype=object), return_index=True)[1])

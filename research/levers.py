@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from research.studies import json_lines
+from research.studies import cpu_seconds, json_lines
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import one_label_each, read_splits
 from tlm.data.tasks.metrics import Split, score
@@ -77,7 +77,7 @@ def _result(start: Artifact, end: Artifact, task: Artifact, dev: Split) -> dict[
     runs = [one.run() for one in (start, end)]
     return {
         "macro_f1": score("macro_f1", dev.gold, found), "mlm": masked_lm_loss(start, task, "dev", "cpu"),
-        "cpu_seconds": [run["process_seconds"] for run in runs], "parameters": end.details.get("parameters"),
+        "cpu_seconds": [*map(cpu_seconds, runs)], "parameters": end.details.get("parameters"),
         "uri": end.uri, "answers": found.tolist(),
     }  # fmt: skip
 

@@ -9,10 +9,13 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from research.studies import json_lines
+from research.studies import cpu_seconds, json_lines
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import one_label_each
+from tlm.errors import InputError
 
 FOR_ALL = ("corpus", "index", "task", "metrics")  # serve all models, or score them
+METRIC, SIGNS = "macro_f1", digits + ascii_lowercase  # what the picture has, and the classes of kept answers
 KEPT = Path(__file__).parent / "results" / "minutes" / "models.jsonl"
 
 
@@ -40,11 +43,14 @@ def minutes(metrics: Sequence[str], *, file: Path = KEPT) -> str:
 
 def _row(uri: str) -> dict[str, Any]:
     scored = Artifact.open(uri, "metrics")
+    one_label_each(scored.input("task"), "minutes")
+    metric, labels = map(scored.json("metrics.json").get, ("metric", "labels"))
+    if metric != METRIC or len(labels) > len(SIGNS):
+        raise InputError(f"{uri} has {metric}; minutes draws {METRIC} of tasks with at most {len(SIGNS)} classes")
     named = {name: scored.details[name] for name in ("task", "arm", "seed", "dev", "test")}
     steps = (one for one in scored.lineage() if one.manifest.kind not in FOR_ALL)
-    runs = [one.run() for one in steps]  # `cpu_seconds` are those of all attempts, in steps with snapshots
-    spent = sum(max(run.get("process_seconds", 0.0), run.get("cpu_seconds", 0.0)) for run in runs)
+    spent = sum(cpu_seconds(one.run()) for one in steps)
     answers = pq.read_table(scored.path("predictions.parquet"), filters=pc.field("split") == "test")["predicted"]
-    classes = dict(zip(scored.json("metrics.json")["labels"], digits + ascii_lowercase, strict=False))
+    classes = dict(zip(labels, SIGNS, strict=False))
     found = {"answers": "".join(classes[one] for one in answers.to_pylist())}
     return named | found | {"cpu_seconds": round(spent, 1), "metrics": scored.manifest.key}

@@ -50,7 +50,7 @@ def published() -> list[Point]:
     ]
 
 
-def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label: str) -> str:
+def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label: str, under: str = "") -> str:
     """Draw score against FLOPs (logarithmic) as SVG, in two panels with a break between and separate score axes.
 
     The paper's scores are for other tasks and mostly at far more compute; on a shared score axis, both panels would be
@@ -60,6 +60,7 @@ def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label:
         ours: Our arms: a dot for each seed, a stroke for the mean; a dashed line for an arm without FLOPs.
         papers: The paper's models: TLM as filled dots with a line through them, the others as rings.
         label: Label of our scores, such as "macro-F1 on test".
+        under: What our FLOPs leave out.
     """
     counted = [point.flops for point in ours if point.flops]
     ends = [_decades(counted), _decades([point.flops for point in papers])]
@@ -85,6 +86,7 @@ def score_against_compute(ours: Sequence[Point], papers: Sequence[Point], label:
         left.set_title("Our runs", loc="left", fontsize=10, color=INK)
         right.set_title(f"The paper’s models{_distance(counted, papers)}", loc="left", fontsize=10, color=INK)
         left.set_ylabel(label)
+        left.set_xlabel(under)
         right.set_ylabel("average test score of its eight tasks")
         right.set_xlabel("FLOPs of training, by the paper’s rule")
         figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=9, handletextpad=0.4,

@@ -55,6 +55,11 @@ def count(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+def cpu_seconds(run: dict[str, Any]) -> float:
+    """The CPU seconds in a run.json: of all attempts, in a step with snapshots; of any other, those of the last one."""
+    return float(max(run.get("process_seconds", 0.0), run.get("cpu_seconds", 0.0)))
+
+
 def listed(pieces: Sequence[Line], separator: str = ", ") -> tuple[Inline, ...]:
     """Lines one after the other, with a separator between them."""
     return tuple(piece for place, line in enumerate(pieces) for piece in ((separator,) * bool(place) + inlines(line)))

@@ -41,6 +41,7 @@ def by_share(model: str, steps: int) -> Iterator[dict[str, Any]]:
     if not isinstance(encoder.body, BertBody):
         raise InputError(f"{model} is a {config['model_type']}; expected a bert")
     examples = Examples.open(task, trained.input("task_tokens"), build.text_length(config), config.get(CUT, HEAD))
+    build.to_standardised(encoder, examples.scale)  # as the targets of its loss are
     important = importance(encoder, examples)
     least = len(important)  # each layer keeps a head
     shares = {max(least, round(important.size * step / steps)) for step in range(1, steps + 1)}

@@ -20,7 +20,7 @@ from research.benchmarks.training_data import prepare
 FASTER, USED = 2.5, 40.0
 PEAKS = (  # dense bf16 with fp32 sums, TFLOP/s, by a part of the device's name: data sheets of the maker
     ("B200", 2250.0), ("H200", 989.0), ("H100 PCIe", 756.0), ("H100", 989.0), ("A100", 312.0), ("L40S", 362.0),
-    ("L4", 121.0), ("A10", 125.0), ("4090", 165.0), ("3090", 71.0),
+    ("L40", 181.0), ("L4", 121.0), ("A10", 125.0), ("4090", 165.0), ("3090", 71.0),
 )  # fmt: skip
 LINES = (("BERT-base", "small", ("train.rho1=1",)), ("mini", "mini", ("train.rho1=1",)))
 REHEARSAL = ("rehearsal", "tiny", ("train.rho1=1", "train.steps=64"))

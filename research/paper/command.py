@@ -145,9 +145,6 @@ def paper(
         root: Store of the runs, to compare the results with their metrics if these still exist.
     """
     printed = (lambda blocks: print(as_markdown(blocks))) if markdown else show
-    if table in curves() and not update:
-        printed(curve_pages.blocks(table, by_key(read_results(Path(results)))))
-        return
     tables = [table] if table else list(expected())
     scales = [scale] if scale else [*PAPER, *(name for name in ladders() if name != "tiny")]
     if table not in curves():
@@ -162,16 +159,19 @@ def paper(
         changed = ", ".join(map(str, update_page(Path(update), Path(results), found, table, scale)))
         say(f"rewritten: {changed}" if changed else f"nothing changes: {update} has what the results give")
         return
-    report = page.report(found, tables, scales, tolerance)
-    blocks = [*report.blocks, *_missing(table, scales, task, found)] if table else [report.overview, *report.blocks]
+    if table in curves():
+        blocks, misses = curve_pages.blocks(table, found), dict[str, list[str]]()
+    else:
+        overview, blocks, misses = page.report(found, tables, scales, tolerance)
+        blocks = [*blocks, *_missing(table, scales, task, found)] if table else [overview, *blocks]
     faults = [sentence for result in kept if (sentence := fault(result, root or None))]
     if check:
         blocks.append(Block(f"{len(kept)} results are kept, {len(faults)} do not match", [], faults))
     printed(blocks)
     failures = []
-    if report.misses:
-        named = "; ".join(f"{key} (table {', '.join(those)})" for key, those in list(report.misses.items())[:3])
-        failures.append(f"missed the paper's value: {len(report.misses)}, such as {named}")
+    if misses:
+        named = "; ".join(f"{key} (table {', '.join(those)})" for key, those in list(misses.items())[:3])
+        failures.append(f"missed the paper's value: {len(misses)}, such as {named}")
     if faults:
         failures.append(f"results that do not match their runs: {len(faults)}, such as {faults[0]}")
     if check and failures:

@@ -68,7 +68,7 @@ def _sizes(subsets: Subsets, figures: dict[str, str]) -> Iterator[Block]:
     yield Table(["Subset", *columns, "for one example", "most examples"], [_size(one) for one in subsets], note)
     captions = {
         "ranks": "Best rank of the passages in any query",
-        "shared": "Number of labelled examples that share a passage",
+        "shared": "Number of examples that share a passage",
     }
     drawn = [Figure(caption, figures[name]) for name, caption in captions.items() if name in figures]
     legend = [Text(tuple(_named(one) for one in subsets if one["ranks"]), "legend")] if len(subsets) > 1 else []

@@ -7,7 +7,7 @@ from tlm.artifacts.artifact import Artifact, follow
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.errors import InputError
 
-VERSION = 8
+VERSION = 9
 
 
 def retrieval_study(
@@ -22,7 +22,7 @@ def retrieval_study(
     """Study one subset, or compare several subsets of the same corpus (arms, settings, tasks).
 
     Shows the share of the corpus, overlap between subsets, ranks, sources, words that became more and less frequent,
-    how much closer to the task's they are (KL reduction), the passages that were retrieved for the most labelled
+    how much closer to the task's they are (KL reduction), the passages that were retrieved for the most
     examples, and how many examples share a passage. Writes study.html (self-contained, without any script), study.md,
     study.json and the figures as SVG.
 

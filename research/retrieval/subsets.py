@@ -38,7 +38,7 @@ class Subset:
         corpus: The corpus of the passages.
         docs: The passages' numbers, ascending; 8 bytes for each passage stay in memory.
         best_rank: The best rank of each passage in any query.
-        asked: For how many labelled examples each passage was retrieved; zeros in a random subset.
+        asked: For how many examples, also those without labels, each passage was retrieved; zeros in a random subset.
     """
 
     name: str

@@ -6,6 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from research.benchmarks import gpu as row
 from research.benchmarks import kept, training_gpu
@@ -88,6 +89,13 @@ def test_pieces_of_a_row_come_together_and_seeds_have_their_mean(tmp_path: Path)
     assert "2 runs: 60 (" in whole.results[0].note
     (tmp_path / "none").mkdir()
     assert kept.read("none", tmp_path) is None
+
+
+@pytest.mark.parametrize(("name", "tflops"), [("NVIDIA L40", 181), ("NVIDIA L40S", 362), ("NVIDIA L4", 121)])
+def test_a_chip_has_its_own_peak(name: str, tflops: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of one may begin with that of another."""
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: name)
+    assert training_gpu.peak_of(torch.device("cuda"))[0] == tflops * 1e12
 
 
 def test_documents_say_whether_there_was_a_gpu() -> None:

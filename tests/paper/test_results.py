@@ -233,9 +233,10 @@ def test_a_result_that_is_not_its_run_s_is_found_and_fails_the_check(runs, kept,
     faults = [told for one in read_results(kept) if (told := fault(one, runs.root))]
     assert len(faults) == 1
     assert faults[0].startswith(f"{path}:1 {sentence}")
-    with pytest.raises(TlmError, match="do not match their runs: 1, such as") as caught:
-        paper(check=True, results=str(kept), root=runs.root)
-    assert caught.value.exit_code == 1
+    for table in ("", "3", "dilution"):
+        with pytest.raises(TlmError, match="do not match their runs: 1, such as") as caught:
+            paper(table, check=True, results=str(kept), root=runs.root)
+        assert caught.value.exit_code == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.compute import break_even_of, compute, tasks_to_break_even, told
+from research.compute import UNCOUNTED, break_even_of, compute, tasks_to_break_even, told
 from research.score_and_compute import published
 from tests.toy_reports import toy_world
 from tlm.artifacts.artifact import Artifact
@@ -74,6 +74,9 @@ def test_a_report_says_that_pretraining_never_breaks_even_where_scratch_costs_no
     drawn = picture.read_text()
     for name in ("Our runs", "The paper’s models", "bm25", "TLM (small)", "RoBERTa-Large", "average test score"):
         assert name in drawn
+    assert UNCOUNTED in drawn
+    compute(report(uris[:3], root=str(tmp_path)), to=str(picture))
+    assert UNCOUNTED not in picture.read_text()
 
 
 def test_a_report_without_an_encoder_has_no_compute(tmp_path):

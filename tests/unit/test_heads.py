@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from research.attention.cut import chosen, cut, importance, layers_of
+from research.attention.cut import by_share, chosen, cut, importance, layers_of
 from research.attention.heads import heads
-from tests.toys_training import checkpoint, model, task
+from tests.toys_training import checkpoint, model, rows, task
 from tests.unit.test_encoder import inputs_of, made
 from tlm.training.classification import class_logits
 from tlm.training.input.texts import Examples
@@ -49,6 +49,20 @@ def test_score_and_speed_are_measured_for_fewer_and_fewer_heads(tmp_path, capsys
     assert len(counts) > 1
     assert found[0]["dev"] == pytest.approx(end.details["dev"] if "dev" in end.details else found[0]["dev"])
     assert [len(row["by_chance"]) for row in found] == [0, *[3] * (len(found) - 1)]
+
+
+def test_importance_does_not_depend_on_the_unit_of_the_targets(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "research.attention.cut.chosen", lambda found, count: seen.append(found) or chosen(found, count)
+    )
+    for name, shift, factor in (("small", 0.0, 1.0), ("large", 1000.0, 10.0)):
+        given = [(*row[:2], shift + factor * row[2], row[3]) for row in rows(regression=True)]
+        numbers = task(tmp_path / name, given, "pearson", labels=False)
+        start = checkpoint(tmp_path / name, numbers, "model.architecture=bert", "model.layers=2")
+        next(by_share(model(tmp_path / name, start, numbers).uri, 2))
+    small, large = seen
+    assert np.allclose(small, large, atol=1e-3)
 
 
 def test_importance_is_the_size_of_the_gates_derivatives(tmp_path):

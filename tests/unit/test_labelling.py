@@ -12,11 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.labelling import BALANCED, STRENGTH, confident, few_labels, labels_found, out_of_fold
+from research.labelling import (
+    BALANCED,
+    STRENGTH,
+    _saved,
+    confident,
+    few_labels,
+    labels_found,
+    labels_saved,
+    out_of_fold,
+)
 from research.labelling import noisy as with_noise
 from tests.conftest import missing
 from tests.searchable import KITCHEN_AND_ROAD, corpus_of
 from tests.toys import Row, make_task
+from tests.toys_several import several
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples, read_splits
 from tlm.data.tasks.metrics import held_out
@@ -374,3 +384,39 @@ def test_the_study_reads_the_second_texts_of_pairs(tmp_path: Path, capsys: pytes
     scores = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert scores["model"] == "100.0"
     assert float(scores["50"]) > 90
+
+
+def test_the_study_refuses_tasks_without_classes_and_rounds_that_are_none(tmp_path: Path) -> None:
+    numbers: list[Row] = [(text, None, float(place), split) for place, (text, _, _, split) in enumerate(ROWS)]
+    regression = make_task(tmp_path, numbers, "pearson", None)
+    for command, name in ((labels_saved, "labels-saved"), (labels_found, "labels-found"), (few_labels, "few-labels")):
+        with pytest.raises(InputError, match=f"is a regression; {name} needs a task with classes"):
+            command(regression)
+        with pytest.raises(InputError, match=f"several labels a text, and {name} works with one"):
+            command(several(tmp_path / name).uri)
+    task = make_task(tmp_path, ROWS, "macro_f1", ["kitchen", "road"])
+    for step in (0, 10_000):
+        with pytest.raises(InputError, match=f"step is {step}; expected 1 "):
+            labels_saved(task, step=step)
+
+
+def test_the_study_scores_a_model_by_the_names_of_its_classes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another task has them in another order; a model of other classes has no score."""
+    task = make_task(tmp_path, ROWS, "macro_f1", ["kitchen", "road"])
+    turned = make_task(tmp_path, ROWS, "macro_f1", ["road", "kitchen"], "turned")
+    few_labels(task, model=baseline(turned, root=str(tmp_path)), seeds=1)
+    assert "model\t100.0\n" in capsys.readouterr().out
+    other = make_task(
+        tmp_path, [(*row[:2], f"a {row[2]}", row[3]) for row in ROWS], "macro_f1", ["a kitchen", "a road"]
+    )
+    with pytest.raises(InputError, match=r"answers with \['a kitchen', 'a road'\]; expected one of the task's"):
+        few_labels(task, model=baseline(other, root=str(tmp_path)))
+
+
+def test_labels_are_saved_from_the_first_round_that_is_as_good() -> None:
+    """The second round is worse than the first, so that the best until then is the same."""
+    random, other = np.array([0.2, 0.3, 0.4]), np.array([0.2, 0.1, 0.4])
+    assert [*_saved(random, other, range(100, 301, 100))] == ["100", "250", "300"]
+    assert [*_saved(random, random / 2, range(100, 301, 100))] == ["300", "–", "–"]

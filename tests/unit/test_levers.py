@@ -4,7 +4,22 @@ import json
 from pathlib import Path
 
 from research import levers as command
-from tests.toys_training import SMALL, passages, task, tokenizer
+from tests.toy_reports import as_if
+from tests.toys_training import SMALL, checkpoint, model, passages, task, tokenizer
+from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import read_splits
+
+
+def test_the_time_of_a_training_is_that_of_all_its_attempts(tmp_path: Path) -> None:
+    """In run.json, `process_seconds` are those of the last one."""
+    examples = task(tmp_path)
+    start = checkpoint(tmp_path, examples)
+    end = model(tmp_path, start, examples)
+    as_if(tmp_path, "checkpoint", process_seconds=1.0, cpu_seconds=20.0)
+    as_if(tmp_path, "model", process_seconds=3.0, cpu_seconds=2.0)
+    given = Artifact.open(examples)
+    found = command._result(start, end, given, read_splits(given, "dev")["dev"])
+    assert found["cpu_seconds"] == [20.0, 3.0]
 
 
 def test_a_change_is_compared_seed_by_seed_and_finished_runs_are_read(tmp_path: Path, capsys) -> None:

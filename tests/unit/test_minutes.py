@@ -6,11 +6,16 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import pyarrow.parquet as pq
+import pytest
 
 from research.minutes import FOR_ALL, KEPT, minutes
 from research.score_and_minutes import APART, NEAR, _names, score_against_minutes
 from tests.toy_reports import as_if, toy_world
+from tests.toys import Row, make_task
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.splits import SPLITS
+from tlm.errors import InputError
+from tlm.evaluation.score.baseline import baseline
 
 
 def test_the_time_is_that_of_all_steps_behind_a_model_but_those_that_serve_all(tmp_path: Path) -> None:
@@ -33,6 +38,17 @@ def test_the_time_is_that_of_all_steps_behind_a_model_but_those_that_serve_all(t
     written = file.read_bytes(), file.with_suffix(".svg").read_bytes()
     minutes(uris[:1], file=file)
     assert (file.read_bytes(), file.with_suffix(".svg").read_bytes()) == written
+
+
+def test_other_metrics_and_more_classes_than_signs_are_refused(tmp_path: Path) -> None:
+    """The picture would call them macro-F1."""
+    for metric, classes, told in (("accuracy", 2, "accuracy"), ("macro_f1", 37, "macro_f1")):
+        labels = [f"c{place:02d}" for place in range(classes)]
+        texts = [(f"word{label} common text {n}", label) for n in range(3) for label in labels]
+        rows: list[Row] = [(f"{text} {split}", None, label, split) for split in SPLITS for text, label in texts]
+        scored = baseline(make_task(tmp_path, rows, metric, labels, metric), root=str(tmp_path))
+        with pytest.raises(InputError, match=f"has {told}; minutes draws macro_f1 of tasks with at most 36 classes"):
+            minutes([scored], file=tmp_path / "minutes.jsonl")
 
 
 def test_names_of_models_that_took_as_long_do_not_overlap() -> None:

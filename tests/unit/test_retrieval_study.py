@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.fewer_labels import fewer_labels
 from research.retrieval.step import retrieval_study
 from research.retrieval.study import ranks, shared_by
 from research.retrieval.subsets import Subset, divergence, overlap, sources
@@ -87,6 +88,19 @@ def test_most_asked_passages_with_the_examples_that_asked(tiny):
         assert len(one["examples"]) == min(3, one["asked"])
     assert told["asked"]["mean"] == pytest.approx(np.mean([len(found) for found in asking.values()]))
     assert sum(row["passages"] for row in told["shared_by"]) == len(asking)
+
+
+def test_examples_without_labels_ask_for_passages_too(tiny, tmp_path):
+    root, found, _ = tiny
+    hits = Artifact.open(found).input("hits")
+    few = fewer_labels(hits.input("task").uri, per_class=1, keep_texts=True, root=root)
+    subset = export(
+        retrieve(hits.input("index").uri, few, top_k=8, root=root), filters=Filters(overlap=False), root=root
+    )
+    told = read_json(Artifact.open(retrieval_study([subset], root=root)), "study.json")["subsets"][0]
+    shown = {one["label"] for passage in told["most_asked"] for one in passage["examples"]}
+    assert "no label" in shown
+    assert max(sum(row["count"] for row in passage["labels"]) for passage in told["most_asked"]) <= 3
 
 
 def test_the_kl_reduction_is_that_of_a_direct_computation(tiny):

@@ -153,6 +153,11 @@ def test_second_texts_of_pairs_are_protected(tmp_path):
     assert dropped(export(hits, root=str(tmp_path))) == {0: ("overlaps test", "1.00 of the n-grams of example 2")}
 
 
+def test_texts_that_are_too_short_to_be_looked_for_are_counted(tmp_path, capsys):
+    export(make(tmp_path, [prose(0)], [(0, 0, 1, 1.0)], dev=[ROLLED], test=["too short", MARKED]), root=str(tmp_path))
+    assert "1 dev and test texts have fewer than 3 words and are not looked for" in capsys.readouterr().err
+
+
 def test_random_hits_are_cut_to_as_many_as_the_other_subset_has(tmp_path):
     texts = [prose(i) for i in range(6)] + [prose(0) + " more"]
     hits = [(0, doc, rank, 0.0) for rank, doc in enumerate([5, 6, 0, 2, 4, 1, 3], start=1)]

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import math
+import os
 import re
 import sys
 import unicodedata
@@ -104,6 +105,14 @@ def test_stdin_and_stdout(made: Made, monkeypatch: pytest.MonkeyPatch, capsys: p
         found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert len(found) == expected
         assert all(row["label"] in ("=cmd", "plain") for row in found)
+
+
+def test_a_pipe_can_be_written_to(made: Made, tmp_path: Path) -> None:
+    (source := tmp_path / "in.txt").write_text("one text\n")
+    here, there = os.pipe()
+    with os.fdopen(here) as reader, os.fdopen(there, "w"):
+        predict_command(made[1], source=str(source), to=f"/dev/fd/{there}", device="cpu")
+        assert json.loads(reader.readline())["text"] == "one text"
 
 
 def test_csv_in_and_out(made: Made, tmp_path: Path) -> None:

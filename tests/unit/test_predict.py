@@ -357,6 +357,17 @@ def test_a_folder_serves_as_well(made: Made) -> None:
     assert list(predict(str(folder), ["alpha"], device="cpu")) == list(predict(made[1], ["alpha"], device="cpu"))
 
 
+def test_a_folder_of_others_may_leave_out_the_names_of_two_classes(made: Made, tmp_path: Path) -> None:
+    """As `transformers` does, if they are LABEL_0 and LABEL_1."""
+    config = Path(download(made[1], str(tmp_path / "folder"))) / "config.json"
+    values = json.loads(config.read_text())
+    config.write_text(
+        json.dumps({name: value for name, value in values.items() if name not in ("id2label", "label2id")})
+    )
+    (found,) = predict(str(config.parent), ["one text"], device="cpu")
+    assert list(found["probabilities"]) == ["LABEL_0", "LABEL_1"]
+
+
 def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> None:
     rows: list[Row] = [
         (f"{'good' if index % 2 else 'bad'} {text}", None, "yes" if index % 2 else "no", split)

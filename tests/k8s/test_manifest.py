@@ -173,7 +173,7 @@ def test_what_cannot_be_served_is_one_sentence(stored, which, settings, sentence
 
 
 def test_a_model_on_this_machine_is_out_of_a_cluster_s_reach(toys):
-    with pytest.raises(InputError, match="is not on S3, where a cluster could read it"):
+    with pytest.raises(InputError, match="is not on S3, where a cluster can read it"):
         manifest(toys["encoder"].uri, name="a")
 
 

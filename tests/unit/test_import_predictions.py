@@ -185,6 +185,22 @@ def test_what_tlm_predict_writes_is_read(form: Any, tmp_path: Path) -> None:
     assert found.details["test"] == model.details["test"]
 
 
+@pytest.mark.parametrize("labels", [("+", "-"), (["+", "-1"], ["-1"])])
+def test_labels_and_ids_that_could_begin_a_formula_are_read_from_the_csv_of_tlm_predict(
+    labels: Any, tmp_path: Path
+) -> None:
+    texts = [{"id": f"-{n}a", "text": f"text {n} {'ab'[n % 2]}", "label": labels[n % 2]} for n in range(90)]
+    source, to, fields = file_of(tmp_path / "in", texts, "task.jsonl"), tmp_path / "out.csv", Fields(id_field="id")
+    model = Artifact.open(baseline(load_task(source, fields=fields, root=str(tmp_path)), root=str(tmp_path)))
+    predict_command(model.uri, source=source, to=str(to), keep=["id"])
+    assert "'-1a" in to.read_text(encoding="utf-8")
+    several = isinstance(labels[0], list)
+    found = import_predictions(
+        str(to), model.input("task").uri, name="own", label_field="labels" if several else "label", root=str(tmp_path)
+    )
+    assert Artifact.open(found).details["test"] == model.details["test"]
+
+
 @pytest.mark.parametrize("name", ["answers.jsonl", "answers.csv", "answers.parquet"])
 def test_numbers_are_scored(name: str, tmp_path: Path) -> None:
     task = task_of(tmp_path, numbers=True)

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import math
+import os
 import re
 import sys
 import unicodedata
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import BertTokenizerFast, MPNetConfig, MPNetForSequenceClassification
 
 from tests.tiny import refused
 from tests.toys import Row, make_task, random_model, words
@@ -104,6 +106,14 @@ def test_stdin_and_stdout(made: Made, monkeypatch: pytest.MonkeyPatch, capsys: p
         found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert len(found) == expected
         assert all(row["label"] in ("=cmd", "plain") for row in found)
+
+
+def test_a_pipe_can_be_written_to(made: Made, tmp_path: Path) -> None:
+    (source := tmp_path / "in.txt").write_text("one text\n")
+    here, there = os.pipe()
+    with os.fdopen(here) as reader, os.fdopen(there, "w"):
+        predict_command(made[1], source=str(source), to=f"/dev/fd/{there}", device="cpu")
+        assert json.loads(reader.readline())["text"] == "one text"
 
 
 def test_csv_in_and_out(made: Made, tmp_path: Path) -> None:
@@ -346,6 +356,26 @@ def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None
 def test_a_folder_serves_as_well(made: Made) -> None:
     folder = Artifact.open(made[1]).path("model")
     assert list(predict(str(folder), ["alpha"], device="cpu")) == list(predict(made[1], ["alpha"], device="cpu"))
+
+
+def test_a_folder_of_others_may_leave_out_the_names_of_two_classes(made: Made, tmp_path: Path) -> None:
+    """As `transformers` does, if they are LABEL_0 and LABEL_1."""
+    config = Path(download(made[1], str(tmp_path / "folder"))) / "config.json"
+    values = json.loads(config.read_text())
+    config.write_text(
+        json.dumps({name: value for name, value in values.items() if name not in ("id2label", "label2id")})
+    )
+    (found,) = predict(str(config.parent), ["one text"], device="cpu")
+    assert list(found["probabilities"]) == ["LABEL_0", "LABEL_1"]
+
+
+def test_a_text_is_cut_at_the_last_position_of_models_whose_positions_start_late(tmp_path: Path) -> None:
+    shape = {"vocab_size": 9, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    MPNetForSequenceClassification(MPNetConfig(**shape, max_position_embeddings=34)).save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
+    BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)  # which names no limit
+    (found,) = predict(str(tmp_path), ["sea " * 99], device="cpu")
+    assert found["label"] in ("LABEL_0", "LABEL_1")
 
 
 def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from tests.toys import make_task
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
@@ -31,8 +33,9 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving import protocol
-from tlm.serving.app import Batcher
+from tlm.serving.app import Batcher, Bodies
 from tlm.serving.export_onnx import export_onnx
+from tlm.serving.protocol import Limits
 from tlm.serving.serve import serve
 
 ROOT = Path(__file__).parents[2]
@@ -439,6 +442,23 @@ def test_bytes_that_wait_are_limited_too(models, start) -> None:
         assert received(connection).startswith(b"HTTP/1.1 200 ")
     assert server.ask("/v1/models/model:predict", raw=body)[0] == 200
     assert "tlm_waiting_bytes 0.0" in server.ask("/metrics")[1]
+
+
+def test_a_body_in_chunks_is_refused_as_others_are_while_one_large_body_holds_all_bytes() -> None:
+    bodies = Bodies(Limits(max_bytes=1000, max_waiting_bytes=100))
+    bodies.held = 500  # of a body that was alone
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b'{"instances": ["a ship"]}', "more_body": False}
+
+    async def ask() -> None:
+        scope = {"type": "http", "method": "POST", "headers": [(b"transfer-encoding", b"chunked")]}
+        async with bodies.asked(Request(scope, receive), protocol.read_v1):
+            pass
+
+    with pytest.raises(HTTPException, match="503: 500 bytes of requests are waiting"):
+        asyncio.run(ask())
+    assert bodies.held == 500
 
 
 def test_many_large_requests_take_little_memory_and_health_is_answered(models, start) -> None:

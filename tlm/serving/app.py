@@ -275,9 +275,9 @@ class Bodies:
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the parts that arrive; drop those of a refused body: a client that still sends reads no answer."""
-        announced = request.headers.get("content-length", "")
-        size, refused = 0, self._refusal(int(announced) if announced.isdecimal() else 0, 0, 0)
-        if refused is not None and int(announced) > MOST_DROPPED:
+        announced, size = int(request.headers.get("content-length", 0)), 0  # h11 has checked it; chunks have none
+        refused = self._refusal(announced, 0, 0)
+        if refused is not None and announced > MOST_DROPPED:
             raise refused
         try:
             async with asyncio.timeout(RECEIVE_SECONDS):

@@ -198,8 +198,7 @@ def manifest(
 def storage_uri(model: Artifact) -> str:
     """The address of a model's folder in its store. Raises InputError if no cluster can read it there."""
     if not model.uri.startswith("s3://"):
-        advice = "run the pipeline with an s3:// root"
-        raise InputError(f"{model.uri} is not on S3, where a cluster could read it; {advice}")
+        raise InputError(f"{model.uri} is not on S3, where a cluster can read it; run the pipeline with an s3:// root")
     return model.address("model")
 
 

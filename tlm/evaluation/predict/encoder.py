@@ -110,9 +110,7 @@ class EncoderPredictor(ABC):
         for rows, inputs in self.batches(texts, pairs, label):
             result[rows] = self.compute(inputs)
         if not np.isfinite(result).all():
-            raise InputError(
-                "the model gives values that are not finite: its training diverged; lower the learning rate"
-            )
+            raise InputError("the model's values are not finite: its training diverged; lower the learning rate")
         return result
 
 
@@ -163,9 +161,12 @@ def splits_at_spaces(tokenizer: Any) -> bool:
     return words is not None and len(words.pre_tokenize_str("a a")) > 1
 
 
+BINARY = {"0": "LABEL_0", "1": "LABEL_1"}  # the names that `transformers` leaves out of config.json
+
+
 def model_labels(config: dict[str, Any]) -> list[str] | None:
     """The classes of a config.json in the order of its logits; None for regression."""
-    names = config.get("id2label") or {}
+    names = config.get("id2label") or BINARY
     if config.get("problem_type") == "regression" or len(names) == 1:
         return None
     return [names[index] for index in sorted(names, key=int)]
@@ -175,7 +176,7 @@ def model_thresholds(config: dict[str, Any]) -> list[float] | None:
     """The thresholds of a config.json, where a text may have several labels; else None."""
     if config.get("problem_type") != MULTI_LABEL:
         return None
-    return config.get(THRESHOLDS) or [UNFITTED] * len(config["id2label"])
+    return config.get(THRESHOLDS) or [UNFITTED] * len(config.get("id2label") or BINARY)
 
 
 ONNX = "tlm_onnx"  # key of config.json: the model's file, and the longest input

@@ -40,8 +40,7 @@ def columns(model: Predictor, pair: bool, at_least: float, likeliest: int = 0) -
     answer = ["label", "probability"] if model.thresholds is None else ["labels"]
     unsure = ["unsure"] if at_least else []
     chances = ["probabilities"] if likeliest and model.labels else [f"p({label})" for label in model.labels or []]
-    texts = ["text", "text_pair"] if pair else ["text"]
-    return ["row", *texts, *(["value"] if model.labels is None else answer), *unsure, *chances, "error"]
+    return ["row", "text", *["text_pair"] * pair, *(answer if model.labels else ["value"]), *unsure, *chances, "error"]
 
 
 @dataclass
@@ -148,8 +147,9 @@ def written(to: str, read: Sequence[Path]) -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
         return
-    target = part = Path(to).resolve()
-    if Path(to) in read or (target.exists() and any(target.samefile(one) for one in read if one.exists())):
+    path = Path(to)
+    target = part = path if path.exists() and not path.is_file() else path.resolve()  # a pipe has no other name
+    if path in read or (target.exists() and any(target.samefile(one) for one in read if one.exists())):
         raise InputError(f"{to} is a file that is read; name another one to write")
     if "://" in to:
         folder, _, name = to.rpartition("/")

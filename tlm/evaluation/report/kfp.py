@@ -143,7 +143,5 @@ def _name_run(artifact: Artifact, metrics: Any) -> None:
     """Say which run it is: Kubeflow's page calls the runs of a loop by numbers only."""
     details = artifact.details
     if "arm" in details and "seed" in details:
-        metrics.metadata |= {
-            "arm": ReportRow.of(details["arm"], details.get("stage", "")).name,
-            "seed": details["seed"],
-        }
+        name = ReportRow.of(details["arm"], details.get("stage", "")).name
+        metrics.metadata |= {"arm": name, "seed": details["seed"]}

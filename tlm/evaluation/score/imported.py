@@ -86,10 +86,8 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     predictions = []
     for name, split in splits.items():
         if missing := [one for one in wanted[name] if one not in predicted]:
-            raise InputError(
-                f"{file.where} has no prediction for {len(missing)} of the {len(wanted[name])} {name} examples, the "
-                f"first is '{missing[0]}'; give a row for each"
-            )
+            of = f"{len(missing)} of the {len(wanted[name])} {name} examples, the first is '{missing[0]}'"
+            raise InputError(f"{file.where} has no prediction for {of}; give a row for each")
         values, said = zip(*(predicted[one] for one in wanted[name]), strict=True)
         found, answers = (np.array(side, np.float64).reshape(len(side), len(labels or [0])) for side in (values, said))
         several = task.details["problem"] == SEVERAL
@@ -103,13 +101,13 @@ def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) ->
     """The prediction for each known id: a probability for each label and what decides, or the same number twice."""
     id_field, label_field = (recipe.settings[name] for name in ("id_field", "label_field"))
     labels, found = classes_of(recipe.inputs["task"]), dict[str, tuple[list[float], ...]]()
-    several = recipe.inputs["task"].details["problem"] == SEVERAL
+    several, ids = recipe.inputs["task"].details["problem"] == SEVERAL, known | ignored
     for row in read(file, _columns(file, id_field, label_field)):
         where = f"{file.where}:{row.line}"
         if isinstance(row, Reject):
             raise InputError(f"{where}: {row.reason}, {row.detail}; fix the row")
         try:
-            name = name_of(row.values, id_field)
+            name = _unguarded(name_of(row.values, id_field), ids)
             if name in ignored:
                 continue
             values = _answer(row.values, label_field, labels, several)
@@ -191,9 +189,17 @@ def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _known(given: Mapping[str, Any], labels: list[str]) -> list[float]:
     """What is given for each label of the task; 0 where nothing is. Raises BadRow: a label that it does not have."""
-    if (unknown := min(given.keys() - set(labels), default=None)) is not None:
+    own = set(labels)
+    given = {_unguarded(label, own): value for label, value in given.items()}
+    if (unknown := min(given.keys() - own, default=None)) is not None:
         raise BadRow("unknown label", f"'{unknown}'{nearest(unknown, labels)}")
     return [_number(given, label) if label in given else 0.0 for label in labels]
+
+
+def _unguarded(name: str, known: set[str]) -> str:
+    """An id or a label without the apostrophe that `tlm predict` puts before - and the like in a csv."""
+    plain = name.removeprefix("'")
+    return plain if name not in known and plain in known else name
 
 
 def _number(values: Mapping[str, Any], field: str) -> float:

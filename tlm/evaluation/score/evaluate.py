@@ -17,6 +17,7 @@ from tlm.data.tasks.metrics import Floats, Split
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.predict.models import check_pairs, of_pairs
 from tlm.evaluation.predict.models import trained as trained_by
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
@@ -121,11 +122,10 @@ def _write(
 
 
 def check_classes(trained: Artifact, task: Artifact) -> None:
-    """Raise InputError unless `trained` predicts the classes of `task`."""
+    """Raise InputError unless `trained` predicts the classes of `task`, of pairs if these are pairs."""
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
-        raise InputError(
-            f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
-        )
+        raise InputError(f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate that")
+    check_pairs(of_pairs(trained.path("model"), trained), task.details["pair"], "--pair-field of load-task")
     given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
     if given != expected:
         raise InputError(

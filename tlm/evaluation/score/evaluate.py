@@ -13,7 +13,7 @@ from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.spending import JOULES, Spending, peak_memory
 from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, twins_of
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.metrics import Floats, Split
+from tlm.data.tasks.metrics import UNFITTED, Floats, Split
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
@@ -94,7 +94,9 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     stages = stages_of(trained)
     if "stage 1" in stages:
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
-    recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
+    unfitted = kind == "checkpoint" and examples.details["problem"] == SEVERAL  # dev was scored by fitted thresholds
+    settings = scored(examples) | ({"threshold": UNFITTED} if unfitted else {})
+    recipe = Recipe("metrics", "evaluate", VERSION, settings, inputs={kind: trained, "task": examples})
     with own_cards(device, int(finished(recipe, root) is None)):
         return produce(recipe, root, _write, trained, stages, examples, device, root)
 

@@ -121,6 +121,11 @@ def test_another_task_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has the 400 classes 0 of many, 1 of many, ") as caught:
         evaluate(model, make_task(tmp_path, rows, "macro_f1", many), root=str(tmp_path))
     assert len(str(caught.value)) < 1000
+    pairs = make_task(
+        tmp_path, [("a", "b", "blue", "train"), ("c", "d", "red", "test")], "macro_f1", ["blue", "green", "red"]
+    )
+    with pytest.raises(InputError, match="learned from single texts; do without --pair-field of load-task"):
+        evaluate(model, pairs, root=str(tmp_path))
     with pytest.raises(InputError, match="is a task; expected a model or a checkpoint or metrics or a report"):
         evaluate(task, task, root=str(tmp_path))
 

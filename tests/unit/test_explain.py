@@ -149,6 +149,15 @@ def test_a_left_out_word_that_decides_weighs_most(tmp_path: Path) -> None:
     assert found.features["because"] == pytest.approx(chances[0] - chances[1])
 
 
+def test_words_of_both_texts_of_a_pair_are_left_out(tmp_path: Path) -> None:
+    model = shallow("baseline", "pairs")
+    model.write(tmp_path / "model")
+    found = left_out(ShallowPredictor(tmp_path / "model"), "alpha beta", "because of gamma", 0)
+    assert set(found.features) == {"alpha", "beta", "because", "of", "gamma"}
+    chances = model.predict(["alpha beta"] * 2, ["because of gamma", " of gamma"])[:, 0]
+    assert found.features["because"] == pytest.approx(chances[0] - chances[1])
+
+
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_gradients_are_finite_and_a_planted_word_points_to_its_class(tmp_path: Path, architecture: str) -> None:
     import torch

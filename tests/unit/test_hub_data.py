@@ -68,10 +68,13 @@ def test_numbers_of_the_hub_are_glues_names(hub_folder, tmp_path):
 def test_classes_have_the_names_that_the_data_set_gives_them(hub_folder, tmp_path):
     rows = [{"text": words(i), "label": i % 3 - 1, "kind": i % 2} for i in range(60)]
     write(hub_folder / "owner/news/train.jsonl", rows)
-    (hub_folder / "owner/news/classes.json").write_text(json.dumps({"label": ["World", "Sports"]}))
+    names = {"label": ["World", "Sports"], "kind": ["old", "new"]}
+    (hub_folder / "owner/news/classes.json").write_text(json.dumps(names))
     task = Artifact.open(load_task("hf://owner/news?kind=1", root=str(tmp_path)), "task")
     assert task.details["labels"] == ["Sports", "World"]
     assert task.counts["rejected"] == {"null": 10}, "as -1 stands for no label"
+    named = Artifact.open(load_task("hf://owner/news?kind=new", root=str(tmp_path)), "task")
+    assert examples(named) == examples(task), "rows are also chosen by the name of a class"
 
 
 def test_what_cannot_be_had_is_said_in_one_sentence(hub_folder, tmp_path, monkeypatch):

@@ -489,6 +489,11 @@ def test_wrong_spans_are_said_in_a_sentence(step: str, wrong: Any, tmp_path: Pat
     assert not (tmp_path / "model").exists()
 
 
+def test_spans_of_pairs_are_refused_where_nothing_reads_them(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has pairs of texts, where static knows no spans; leave --spans out"):
+        static(task_of(tmp_path, "pairs"), spans=["[[ ]]"], root=str(tmp_path))
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_cannot_be_fitted_says_so(step: str, tmp_path: Path) -> None:
     nothing = make_task(tmp_path, [("x", None, "a", "dev"), ("y", None, "b", "test")], "accuracy", ["a", "b"])

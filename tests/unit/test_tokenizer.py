@@ -245,3 +245,6 @@ def test_a_vocabulary_without_room_for_the_letters_of_a_script_is_warned_of(tmp_
     for kind, warned in (("wordpiece", True), ("bpe", False)):
         tokenize(examples, built(tmp_path, examples, kind=kind).uri)
         assert ("unknown to the vocabulary" in capsys.readouterr().err) == warned
+    plain = built(tmp_path, task(tmp_path)).path("tokenizer")  # as if published: its kind cannot be set
+    tokenize(examples, built(tmp_path, examples, existing=str(plain)).uri)
+    assert "which others made; take a published model that knows" in capsys.readouterr().err

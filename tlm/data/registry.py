@@ -6,7 +6,8 @@ TOML files. Sizes that differ from the published ones are reported only.
 
 The Hub needs the package `datasets` (optional); rows are streamed. An address is ``hf://name`` or ``hf://owner/name``,
 then ``/configuration`` or ``/file.csv`` (the path of a file in the data set), then ``:split`` unless it is train, then
-``?column=value&…`` to keep only rows with these values. The query ``?text=column`` instead renames that column to text.
+``?column=value&…`` to keep only rows with these values (a class by its name or number). The query ``?text=column``
+instead renames that column to text.
 """
 
 import os
@@ -231,9 +232,9 @@ def hub_rows(address: str) -> Iterator[dict[str, Any]]:
         kinds = {column: getattr(kind, "feature", kind) for column, kind in (rows.features or {}).items()}
         classes = {column: kind.names for column, kind in kinds.items() if hasattr(kind, "names")}
         for row in rows:
-            if all(column in row and str(row[column]) == value for column, value in parts.only):
-                row.update({column: class_name(row[column], names) for column, names in classes.items()})
-                yield {**row, "text": row.get(parts.text)} if parts.text else row
+            named = row | {column: class_name(row[column], names) for column, names in classes.items()}
+            if all(column in row and value in (str(row[column]), named[column]) for column, value in parts.only):
+                yield {**named, "text": named.get(parts.text)} if parts.text else named
 
 
 def class_name(value: Any, names: Sequence[str]) -> Any:

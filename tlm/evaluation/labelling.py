@@ -276,9 +276,7 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
     if unknown := sum(opened.counts.get(split, 0) for split in ("train", "dev")) - len(gold):
         shown.append(Text(f"{unknown:,} more texts share no word with another text, so their labels were not judged."))
     if rows and opened.details["pair"]:
-        shown.append(
-            Text("The model reads both texts as one, and is often mistaken where a label says how they differ.")
-        )
+        shown.append(Text("The model reads both texts as one, and often errs where a label says how they differ."))
     shown += [Items(tuple(map(_line, rows[:top])))] if rows[:top] else []
     return terminal(shown)
 

@@ -10,10 +10,15 @@ from math import ceil, log
 from statistics import median
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.passages import count
-from tlm.data.tasks.labelled import UNLABELLED
+from tlm.data.tasks.examples import examples
+from tlm.data.tasks.labelled import UNLABELLED, twin_key
+from tlm.data.tasks.splits import find_leaks
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Block, Column, Span, Table, opening
 from tlm.evaluation.pages.plain import terminal
@@ -79,8 +84,6 @@ def advice_for(task: str, preset: Preset, corpus: str = "") -> Advice:
         preset: The settings to start from.
         corpus: URI of the corpus or its index; "" if there is none yet.
     """
-    from tlm.data.tasks.examples import examples
-
     labelled = Artifact.open(task, "task")
     rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
     words = median(count(f"{row['text']} {row['text_pair'] or ''}".rstrip()) for row in rows)
@@ -292,13 +295,6 @@ def sample(task: str, part: int, root: str | None = None) -> str:
 
 
 def _sample(draft: Draft, task: Artifact, part: int) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from tlm.data.tasks.examples import examples
-    from tlm.data.tasks.labelled import twin_key
-    from tlm.data.tasks.splits import find_leaks
-
     table, label = examples(task), "label" if task.details["labels"] else "target"
     split, labels = table["split"].to_pylist(), table[label].to_pylist()
     train = sorted((row for row, name in enumerate(split) if name == "train"), key=lambda row: labels[row])

@@ -155,9 +155,7 @@ GRADIENT = (
     "Gradient times input of each token, averaged on the way from the average token: a hint, not exact. It adds up to "
     "what the tokens together change in the logit of the class, roughly."
 )
-LEFT_OUT = (
-    "By how much the answer falls without the word: a hint, not exact; words act together, so it adds up to nothing."
-)
+LEFT_OUT = "By how much the answer falls without the word: a hint; words act together, so it adds up to nothing."
 
 
 def gradient(classifier: Any, text: str, pair: str | None, place: int) -> Explained:
@@ -207,11 +205,14 @@ def characters(tokenizer: Any, ids: list[int], values: list[float]) -> Values:
 
 
 def left_out(predictor: Predictor, text: str, pair: str | None, place: int) -> Explained:
-    """By how much the probability of the class (or the number) falls without each of the first `MOST_WORDS` words."""
-    words = list(re.finditer(r"\S+", text))[:MOST_WORDS]
-    texts = [text, *(text[: word.start()] + text[word.end() :] for word in words)]
-    found = predictor.predict(texts, None if pair is None else [pair] * len(texts))[:, place]
-    return Explained.of(LEFT_OUT, zip((word[0] for word in words), found[0] - found[1:], strict=True))
+    """By how much the probability of the class (or the number) falls without each word, at most `MOST_WORDS` a text."""
+    sides = [text] if pair is None else [text, pair]
+    words = [(side, word) for side, own in enumerate(sides) for word in [*re.finditer(r"\S+", own)][:MOST_WORDS]]
+    without = ((side, sides[side][: word.start()] + sides[side][word.end() :]) for side, word in words)
+    tried = [sides, *([*sides[:side], shorter, *sides[side + 1 :]] for side, shorter in without)]
+    texts, *pairs = ([*column] for column in zip(*tried, strict=True))
+    found = predictor.predict(texts, pairs[0] if pairs else None)[:, place]
+    return Explained.of(LEFT_OUT, zip((word[0] for _, word in words), found[0] - found[1:], strict=True))
 
 
 WIDTH = 300  # characters shown of a text
@@ -258,10 +259,8 @@ def explained(model: str, text: str, pair: str | None, label: str, top: int, dev
     answer = float(values[place])
     found = {"text": text, "pair": pair, "label": labels[place] if labels else None, "answer": answer}
     parts = list(_parts(predictor, text, pair, place, answer))
-    words: dict[str, float] = {}
-    for part in parts:
-        for word, value in telling(part.why, f"{text} {pair or ''}").items():
-            words[word] = words.get(word, 0.0) + part.share * value
+    said = [(part.share, telling(part.why, f"{text} {pair or ''}")) for part in parts]
+    words = Explained.of("", ((word, share * own[word]) for share, own in said for word in own)).features
     shown = [{"model": part.name, "adds": part.adds, **vars(part.why)} for part in parts]
     chief = max(parts, key=lambda part: part.share).predictor
     return found | {"parts": shown} | _learned(artifact, chief, words, text, pair, top)

@@ -92,6 +92,8 @@ def _embedded(task: Artifact, place: str, spans: Sequence[str], seed: int, root:
 def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: dict[str, Artifact]) -> Recipe:
     if spans:
         named_marks(spans)  # raises before anything is made
+        if step != ARM and inputs["task"].details["pair"]:
+            raise InputError(f"{inputs['task'].uri} has pairs of texts, where {step} knows no spans; leave --spans out")
         settings["spans"] = list(spans)
     return Recipe("model", step, VERSIONS[step], settings, inputs)
 

@@ -13,10 +13,11 @@ from tlm.artifacts.produce import Draft, Recipe, finished, produce
 from tlm.artifacts.spending import JOULES, Spending, peak_memory
 from tlm.data.tasks.examples import SEVERAL, classes_of, read_splits, twins_of
 from tlm.data.tasks.labelled import UNLABELLED
-from tlm.data.tasks.metrics import Floats, Split
+from tlm.data.tasks.metrics import UNFITTED, Floats, Split
 from tlm.data.tasks.splits import SPLITS
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import visible
+from tlm.evaluation.predict.models import check_pairs, of_pairs
 from tlm.evaluation.predict.models import trained as trained_by
 from tlm.evaluation.predict.predictor import Predictor, labels_of, open_predictor
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
@@ -93,7 +94,9 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     stages = stages_of(trained)
     if "stage 1" in stages:
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
-    recipe = Recipe("metrics", "evaluate", VERSION, scored(examples), inputs={kind: trained, "task": examples})
+    unfitted = kind == "checkpoint" and examples.details["problem"] == SEVERAL  # dev was scored by fitted thresholds
+    settings = scored(examples) | ({"threshold": UNFITTED} if unfitted else {})
+    recipe = Recipe("metrics", "evaluate", VERSION, settings, inputs={kind: trained, "task": examples})
     with own_cards(device, int(finished(recipe, root) is None)):
         return produce(recipe, root, _write, trained, stages, examples, device, root)
 
@@ -121,11 +124,10 @@ def _write(
 
 
 def check_classes(trained: Artifact, task: Artifact) -> None:
-    """Raise InputError unless `trained` predicts the classes of `task`."""
+    """Raise InputError unless `trained` predicts the classes of `task`, of pairs if these are pairs."""
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
-        raise InputError(
-            f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate its model"
-        )
+        raise InputError(f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate that")
+    check_pairs(of_pairs(trained.path("model"), trained), task.details["pair"], "--pair-field of load-task")
     given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
     if given != expected:
         raise InputError(

@@ -160,11 +160,11 @@ class Prediction:
     def of(cls, split: Split, values: NDArray[np.float64], thresholds: list[float] | None = None) -> "Prediction":
         """Predict the likeliest class from probabilities, shape [n, classes], or take numbers, shape [n, 1].
 
-        Of several labels a text, those above `thresholds`; for dev, to which these are fitted, above such that are
+        Of several labels a text, those above `thresholds`; for dev, if these are fitted to it, above such that are
         fitted to the other groups of dev.
         """
         if thresholds is not None:
-            crossed = split.name == "dev"
+            crossed = split.name == "dev" and set(thresholds) != {known.UNFITTED}
             decided = cross_decided(values, split.gold, split.group) if crossed else above(values, thresholds)
             return cls(split, decided, values)
         return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)

@@ -74,7 +74,7 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
         rows, added = _write_column(draft.folder, prefix, texts, encoder, size)
         tokens += added
     if of == "task" and (unknown := encoder.token_to_id("[UNK]")) is not None:
-        _warn_of_unknown(np.load(draft.folder / "ids.npy"), unknown)
+        _warn_of_unknown(np.load(draft.folder / "ids.npy"), unknown, vocabulary)
     draft.counts = {"rows": rows, "tokens": tokens}
     draft.details = {
         "of": of, "rows": rows, "tokens": tokens, "vocab_size": size, "pair": len(columns) == 2,
@@ -84,13 +84,13 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
         draft.details["marks"] = [list(pair) for pair in marks]
 
 
-def _warn_of_unknown(ids: NDArray[Any], unknown: int) -> None:
-    """Warn where the letters of a script are more than the vocabulary of word pieces has room for."""
+def _warn_of_unknown(ids: NDArray[Any], unknown: int, vocabulary: Artifact) -> None:
+    """Warn where a text has letters that its vocabulary of word pieces had no room for, or others left out."""
     if len(ids) and (share := float((ids == unknown).mean())) > MUCH_UNKNOWN:
-        say(
-            f"warning: {share:.0%} of the task's tokens are unknown to the vocabulary, which has too few letters of "
-            "the script; set tokenizer.kind=bpe, which knows every letter"
-        )
+        advice = "has too few letters of the script; set tokenizer.kind=bpe, which knows every letter"
+        if "existing" in vocabulary.manifest.settings or vocabulary.manifest.step == "trim-vocabulary":
+            advice = "others made; take a published model that knows the texts' script and signs"
+        say(f"warning: {share:.0%} of the task's tokens are unknown to the vocabulary, which {advice}")
 
 
 def _write_column(

@@ -172,6 +172,14 @@ def test_advice_counts_them_because_each_retrieves_as_many_passages(tiny: Path, 
         assert advise_command(task, corpus=corpus).startswith(f"retrieve.top_k={top_k} "), "of 400, for 62 and 100"
 
 
+def test_advice_and_the_search_choose_the_same_query(tiny: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    index = build_index(load_corpus([str(tiny / "corpus.jsonl")], root=root), root=root)
+    task = load_task(str(tiny / "task"), unlabelled=more(tiny, *(f"rye {n} " * 60 for n in range(99))), root=root)
+    assert "retrieve.query=rake" in advise_command(task)
+    assert Artifact.open(retrieve(index, task, query="auto", root=root)).details["query"] == "rake"
+
+
 def test_several_tasks_together_refuse_them(tiny: Path, tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     task = load_task(str(tiny / "task"), unlabelled=more(tiny), root=root)

@@ -125,8 +125,8 @@ def label_next(
 
     Args:
         pool: Files or folder with texts without labels; also on s3://. A label in them is not read.
-        model: URI of a model, checkpoint or metrics, or a model folder (which does not know its texts). None: there
-            are no labels yet.
+        model: URI of a model, checkpoint, metrics or report, or a model folder (which does not know its texts). Leave
+            it out if there are no labels yet.
         to: New file to write, .csv or .jsonl: the fields of the examples, the label empty, and with a model
             `predicted` and `margin`, the difference of the two probabilities. The least sure text comes first. A csv
             has an apostrophe before what a spreadsheet would read as a formula.

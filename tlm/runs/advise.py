@@ -30,7 +30,7 @@ from tlm.evaluation.score.intervals import difference, interval
 from tlm.evaluation.score.mix import mixtures
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.progress import say
-from tlm.retrieval.retrieve import CLASSES, EXAMPLES, retrieve
+from tlm.retrieval.retrieve import CLASSES, EXAMPLES, retrieve, training_texts
 from tlm.retrieval.search.query import LONG_WORDS
 from tlm.retrieval.subset.export import export
 from tlm.settings.options import Filters
@@ -85,11 +85,11 @@ def advice_for(task: str, preset: Preset, corpus: str = "") -> Advice:
         corpus: URI of the corpus or its index; "" if there is none yet.
     """
     labelled = Artifact.open(task, "task")
-    rows = [row for row in examples(labelled).to_pylist() if row["split"] == "train"]
-    words = median(count(f"{row['text']} {row['text_pair'] or ''}".rstrip()) for row in rows)
+    searched, unlabelled = training_texts(labelled), labelled.counts.get(UNLABELLED, 0)
+    words = median(count(text) for _, text in searched)
     details = Artifact.open(corpus, "corpus", "index").details if corpus else {}
     passages = details.get("passages", details.get("documents"))
-    return advise(len(rows), words, preset, passages, labelled.counts.get(UNLABELLED, 0))
+    return advise(len(searched) - unlabelled, words, preset, passages, unlabelled)
 
 
 def advise(examples: int, words: float, preset: Preset, passages: int | None = None, unlabelled: int = 0) -> Advice:
@@ -97,7 +97,7 @@ def advise(examples: int, words: float, preset: Preset, passages: int | None = N
 
     Args:
         examples: Number of training examples.
-        words: Median number of words of a training text (both texts of a pair together).
+        words: Median number of words of the texts that search (both texts of a pair together).
         preset: The settings to start from. K is scaled by its K, rho1 by its steps.
         passages: Number of passages in the corpus, None if unknown; a small corpus needs a lower K.
         unlabelled: Number of texts without labels, which are queries, too.

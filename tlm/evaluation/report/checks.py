@@ -164,7 +164,8 @@ def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
             )
             yield Check("TLM006", NOTE, f"{lacks}; a model with one starts better.")
         stages = {"train": run.checkpoint, "finetune": run.model}
-        rates = {name: one.manifest.settings.get(name, {}).get("lr", 0) for name, one in stages.items() if one}
+        settings = {name: one.manifest.settings.get(name, {}) for name, one in stages.items() if one}
+        rates = {name: own.get("lr", 0) for name, own in settings.items() if "weights" not in own}  # a part takes more
         for name in (name for name, rate in rates.items() if rate > PUBLISHED_RATE):
             high = f"{group.name} was trained with {name}.lr={rates[name]:g}"
             yield Check(

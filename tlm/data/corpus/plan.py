@@ -105,8 +105,8 @@ class Plan:
         start, stop = self.parts[number]
         names = [named for file, named in enumerate(self.settings["files"]) for _ in self.pieces.get(file, [None])]
         own = sliced(raw, self.pieces)[start:stop]
-        if (gone := len(self.settings["files"]) - len(raw)) > 0:
-            raise InputError(f"{gone:,} files of {', '.join(self.paths)} are gone since it was planned; start it again")
+        if len(raw) < (planned := len(self.settings["files"])):
+            raise InputError(f"{', '.join(self.paths)} had {planned:,} files and has {len(raw):,} now; start it again")
         check_downloads(own)
         for file, (name, digest) in zip(own, names[start:stop], strict=True):
             if (file.name, file.digest()) != (name, file.piece.digest if file.piece else digest):

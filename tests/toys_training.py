@@ -191,7 +191,7 @@ def killed_runs(folder: Path) -> dict[str, Any]:
         code, _ = in_child(dying)
         snapshots = sorted(path.parent.name for path in root.glob("progress/*/*/manifest.json"))
         again = in_child(lambda root=root: both_stages(root, *dropout, save_steps=3))  # type: ignore[misc]
-        left = list(root.glob("progress/**/*"))
+        left = [path for path in root.glob("progress/**/*") if path.is_file()]  # a kill may leave an empty folder
         found[name] = {"step": way[1], "code": code, "snapshots": snapshots, "again": again, "left": len(left)}
     return found
 

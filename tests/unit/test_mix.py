@@ -21,6 +21,7 @@ from tlm.data.tasks.examples import read_splits
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import EQUAL, TEMPERATURES, Weights, cross_fitted, fitted, loss, open_predictor
+from tlm.evaluation.report.findings import challenger
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import VERSIONS, baseline, static
 from tlm.evaluation.score.evaluate import evaluate
@@ -437,6 +438,10 @@ def test_mixtures_of_encoders_with_other_settings_are_no_seeds(store: Store) -> 
     told = Artifact.open(report([*encoders, *mixed, store.baseline], root=str(store.root))).json("report.json")
     assert len(told["groups"]) == 5
     assert {len(group["seeds"]) for group in told["groups"]} == {1}
+    alone = [group | {"dev": {"mean": 1.0}} for group in told["groups"] if group["kind"] == "encoder"]
+    others = [group for group in told["groups"] if group["kind"] != "encoder"]
+    assert challenger([*alone, *others])["kind"] == "encoder + linear", "each mixture stands for its encoder alone"
+    assert challenger([*alone, *others[:-1]])["kind"] == "encoder"
 
 
 def test_models_that_two_versions_of_a_step_made_are_no_seeds(tmp_path: Path, monkeypatch: Any) -> None:

@@ -45,7 +45,8 @@ def test_what_the_name_of_an_arm_says(arm: str, stage: str, expected: tuple[str,
 
 def row(name: str, kind: str, text: str, dev: float, test: float = 0.5, *, seeds: int = 3) -> dict[str, Any]:
     low = None if seeds < 3 else test - 0.05
-    return {"name": name, "kind": kind, "text": text, "dev": {"mean": dev}, "test": {"mean": test, "low": low}}
+    group = {"name": name, "kind": kind, "text": text, "dev": {"mean": dev}, "test": {"mean": test, "low": low}}
+    return group | {"models": [name], "mixes": name.split(" + ") if " + " in name else []}
 
 
 LINEAR = row("linear", "linear", "", 0.60)

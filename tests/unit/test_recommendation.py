@@ -17,7 +17,7 @@ def row(
     low = None if 0 < seeds < 3 else test - 0.05
     spread = {"mean": test, "std": None, "low": low, "high": low}
     return {
-        "name": name, "arm": name.partition(" (")[0], "models": [name], "mixes": mixes,
+        "name": name, "models": [name], "mixes": mixes,
         "kind": kind, "text": text, "stage": "stage 2", "draws": 0, "fixed": not seeds,
         "seeds": list(range(seeds or 1)), "repeats": f"{seeds} seeds", "dev": {"mean": dev, "std": None},
         "test": spread, "taught_by": [], "together": [], "mlm_loss": {"mean": None}, "stages": {},

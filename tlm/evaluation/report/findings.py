@@ -76,8 +76,8 @@ def _mixed(groups: list[Summary]) -> list[Summary]:
     The settings of a part are chosen on dev, too, so dev scores it too high; on test, mixtures were ahead of their
     parts nearly wherever we looked (docs/method.md, planned comparisons).
     """
-    mixed = {(group["arm"], model) for group in groups for model in group["mixes"]}
-    return [one for one in groups if not any((f"{one['arm']} + {LINEAR}", model) in mixed for model in one["models"])]
+    mixed = {(group["kind"], model) for group in groups for model in group["mixes"]}
+    return [g for g in groups if not any((f"{g['kind']} + {LINEAR}", m) in mixed for m in g["mixes"] or g["models"])]
 
 
 def _has_network(group: Summary) -> bool:

@@ -352,7 +352,7 @@ class Group:
             "parameters": first.get("parameters"),
             "vocabulary": self.runs[0].vocabulary(),
             "models": [model.manifest.key for model in models],
-            "mixes": [of.key for model in models for one in members(model) for of in one.manifest.inputs.values()],
+            "mixes": [of.key for model in models for one in members(model) if (of := one.manifest.inputs.get("model"))],
             "taught_by": [of.key for model in models if (of := model.manifest.inputs.get("teacher"))],
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),

@@ -46,7 +46,9 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
     if not any(arm.flops for arm in arms):
         raise InputError(f"{report}: no arm of this report has FLOPs, which only encoders have")
     started = any(_started(group) for group in grouped(compared(opened)))
-    drawn = score_against_compute(arms, published(), f"{shown['task']['metric_name']} on test", UNCOUNTED * started)
+    drawn = score_against_compute(
+        arms, published(), f"{shown['task']['metric_name']} on test", UNCOUNTED if started else ""
+    )
     Path(to).write_text(drawn, encoding="utf-8", newline="\n")
     return "\n".join([f"{to} has the picture.", *told(break_even_of(opened, shown))])
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -60,7 +62,9 @@ class Rows:
     def __init__(self, file: Path) -> None:
         self.file, classes = file, file.parent / "classes.json"
         named = json.loads(classes.read_text(encoding="utf-8")) if classes.exists() else None
-        self.features = named and {column: SimpleNamespace(names=names) for column, names in named.items()}
+        kinds = {column: {"_type": "ClassLabel", "names": names} for column, names in (named or {}).items()}
+        metadata = {"huggingface": json.dumps({"info": {"features": kinds}})}
+        self.features = named and SimpleNamespace(arrow_schema=pa.schema([], metadata))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self.file.open(newline="", encoding="utf-8") as lines:

@@ -198,9 +198,10 @@ def row(name: str, documents: int, rounds: int, asked: int) -> Row:
         "fresh process with one thread (for Elasticsearch: of client and server). Queries are training texts, whole or "
         f"as RAKE keywords. We run {asked} of them, after a warm-up that is not counted, and extrapolate to all. "
         f"Rounds: {rounds}. All engines read the passages from one parquet file. bm25s' functions are compiled before "
-        "timing starts, and Lucene's hits stay in Java. Lucene's index is built in a process of its own, whose start "
-        "(Python and Java) is in its time: some six seconds, as the three sizes say, which weigh most at 100,000 "
-        "documents. `research/benchmarks/reference/engines.py` says what the engines compute and where they differ.",
+        "timing starts, and Lucene's hits stay in Java. Lucene's index is built in a process of its own, and the time "
+        "includes its start (Python and Java): about six seconds, estimated from the three sizes. That weighs most at "
+        "100,000 documents. `research/benchmarks/reference/engines.py` says what the engines compute and where they "
+        "differ.",
         run=run,
         packages=("numpy", "pyarrow", "bm25s", "numba", "tantivy", "pyserini", "elasticsearch"),
     )

@@ -69,10 +69,13 @@ def _label_counts(labels: Sequence[str]) -> list[dict[str, Any]]:
 def _example(row: dict[str, Any], passage: str) -> dict[str, Any]:
     """An example as the page shows it; words that `passage` also has are marked in ``pieces``."""
     text = visible(whole_text(row))
-    label = ", ".join(_listed(row["label"])) if row["target"] is None else f"{row['target']:g}"
+    if row["target"] is not None:
+        label = f"{row['target']:g}"
+    else:
+        label = "no label" if row["label"] is None else ", ".join(_listed(row["label"]))
     return {
         "id": visible(row["id"], 60),
-        "label": visible("no label" if row["label"] is row["target"] is None else label, 40),
+        "label": visible(label, 40),
         "text": text,
         "pieces": shared_words(text, passage, least=3),
     }

@@ -10,6 +10,7 @@ then ``/configuration`` or ``/file.csv`` (the path of a file in the data set), t
 instead renames that column to text.
 """
 
+import json
 import os
 import re
 import tomllib
@@ -229,16 +230,25 @@ def hub_rows(address: str) -> Iterator[dict[str, Any]]:
     where: dict[str, Any] = {"data_files": {parts.split: parts.part}} if parts.is_file else {"name": parts.part or None}
     with _explained(address):
         rows = load_dataset(parts.name, split=parts.split, streaming=True, revision=_commit(parts.name), **where)
-        kinds = {column: getattr(kind, "feature", kind) for column, kind in (rows.features or {}).items()}
-        classes = {column: kind.names for column, kind in kinds.items() if hasattr(kind, "names")}
+        classes = class_names(rows.features.arrow_schema) if rows.features else {}
         for row in rows:
             named = row | {column: class_name(row[column], names) for column, names in classes.items()}
             if all(column in row and value in (str(row[column]), named[column]) for column, value in parts.only):
                 yield {**named, "text": named.get(parts.text)} if parts.text else named
 
 
+def class_names(schema: Any) -> dict[str, list[str]]:
+    """The names of classes by column, if `datasets` wrote this schema of pyarrow; the column may hold lists."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        inner = {column: one.get("feature", one) for column, one in features.items() if isinstance(one, dict)}
+        return {column: one["names"] for column, one in inner.items() if one.get("_type") == "ClassLabel"}
+    except (AttributeError, KeyError, TypeError, ValueError):  # written by something else
+        return {}
+
+
 def class_name(value: Any, names: Sequence[str]) -> Any:
-    """The name of a class of `datasets`, or of each in a list; None for -1, which stands for no label."""
+    """The name of a class, or of each in a list; None for -1, which stands for no label."""
     if isinstance(value, list):
         return [class_name(one, names) for one in value]
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None

@@ -125,8 +125,8 @@ def _top_k(examples: int, preset: Preset, passages: int | None, unlabelled: int)
     if preset.name not in paper_presets():
         top_k = max(1, top_k * preset.retrieve.top_k // 5000)
         reason += f"; preset {preset.name} has {preset.retrieve.top_k} where the paper has 5000, so K={top_k} here"
-    if passages is not None and top_k > max(1, passages // (examples + unlabelled)):
-        top_k = max(1, passages // (examples + unlabelled))
+    if passages is not None and top_k > (most := max(1, passages // (examples + unlabelled))):
+        top_k = most
         reason += (
             f". But the corpus has {passages:,} passages, so K={top_k}: all texts that search retrieve together "
             "no more than it has, so that retrieval still selects"

@@ -46,7 +46,7 @@ from tlm.data.reading.records import (
     lines,
     not_utf8,
 )
-from tlm.data.registry import class_name, hub_rows
+from tlm.data.registry import class_name, class_names, hub_rows
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.progress import Meter, say
@@ -353,7 +353,7 @@ def _parquet(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
         groups = range(table.num_row_groups) if file.piece is None else range(file.piece.start, file.piece.stop)
         count = sum(table.metadata.row_group(group).num_rows for group in groups)
         together = _batch_rows(table, groups, wanted, file)
-        classes = {column: names for column, names in _class_names(table.schema_arrow).items() if column in wanted}
+        classes = {column: names for column, names in class_names(table.schema_arrow).items() if column in wanted}
         for batch in table.iter_batches(together, list(groups), columns=wanted):
             for row in _rows(batch, first + done, classes):
                 size += _length(row, f"{file.where}:{row.line}")
@@ -397,16 +397,6 @@ def _rows(batch: pa.RecordBatch, first: int, classes: Mapping[str, Sequence[str]
                 yield not_utf8(first + index, error)
             except (ValueError, OverflowError, pa.ArrowException) as error:  # such as a date that Python lacks
                 yield Reject(first + index, "unreadable value", str(error))
-
-
-def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
-    """The names of classes by column, if `datasets` of Hugging Face wrote the file; the column may hold lists."""
-    try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        inner = {column: one.get("feature", one) for column, one in features.items() if isinstance(one, dict)}
-        return {column: one["names"] for column, one in inner.items() if one.get("_type") == "ClassLabel"}
-    except (AttributeError, KeyError, TypeError, ValueError):  # written by something else
-        return {}
 
 
 def _values(batch: pa.RecordBatch, classes: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:

@@ -88,12 +88,12 @@ def _texts(subsets: Sequence[Artifact]) -> Rows:
         draws = [subset for subset in subsets if subset.details["arm"] == arm]
         # of a merged subset, also those of its tasks
         exports = [one for one in behind if one.manifest.kind == "subset" and one.details["arm"] == arm]
-        keys = [one.manifest.inputs["hits"].key for one in exports if "hits" in one.manifest.inputs]
         hits = [follow(one, "hits") for one in exports if "hits" in one.manifest.inputs]
         passages = draws[0].details["passages"]
         if arm == RETRIEVED:
-            if hits:  # subsets that differ in their filters share theirs
-                yield _row(THIS_TASK, "retrieval", total(map(spent_on, dict(zip(keys, hits, strict=True)).values())))
+            if hits:  # which subsets that differ in their filters share
+                shared = {one and one.manifest.key: one for one in hits}
+                yield _row(THIS_TASK, "retrieval", total(map(spent_on, shared.values())))
             yield _row(THIS_TASK, "export", total(map(spent_on, exports)), passages)
         else:
             choosers = [follow(one, "checkpoint") for one in hits if one and "checkpoint" in one.manifest.inputs]

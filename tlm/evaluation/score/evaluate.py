@@ -126,7 +126,7 @@ def _write(
 def check_classes(trained: Artifact, task: Artifact) -> None:
     """Raise InputError unless `trained` predicts the classes of `task`, of pairs if these are pairs."""
     if trained.manifest.kind == "checkpoint" and len(trained.details.get("tasks", [])) > 1:
-        raise InputError(f"{trained.uri} is one encoder for several tasks; run finetune for this one, evaluate that")
+        raise InputError(f"{trained.uri} is one encoder for several tasks; run finetune, and evaluate its model")
     check_pairs(of_pairs(trained.path("model"), trained), task.details["pair"], "--pair-field of load-task")
     given, expected = labels_of(trained.path("model")), (classes_of(task), task.details["problem"] == SEVERAL)
     if given != expected:

@@ -133,7 +133,7 @@ class Arm:
     @property
     def scores(self) -> Floats:
         """Score of each run, shape [runs]."""
-        return np.mean([scores for scores, _ in self._scored], axis=0)  # type: ignore[no-any-return]
+        return np.asarray(np.mean([scores for scores, _ in self._scored], axis=0), np.float64)
 
     @property
     def mean_resampled(self) -> Floats:

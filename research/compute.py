@@ -1,7 +1,7 @@
 """The number of tasks from which one published model, fine-tuned for each, costs less than TLM for each."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,24 +45,19 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
     ]
     if not any(arm.flops for arm in arms):
         raise InputError(f"{report}: no arm of this report has FLOPs, which only encoders have")
-    started = any(_started(group) for group in grouped(compared(opened)))
+    groups = grouped(compared(opened))
+    started = any(_started(group) for group in groups)
     drawn = score_against_compute(
         arms, published(), f"{shown['task']['metric_name']} on test", UNCOUNTED if started else ""
     )
     Path(to).write_text(drawn, encoding="utf-8", newline="\n")
-    return "\n".join([f"{to} has the picture.", *told(break_even_of(opened, shown))])
+    return "\n".join([f"{to} has the picture.", *told(break_even(groups, finished(shown["groups"])))])
 
 
 def _started(group: Group) -> bool:
     """Whether its encoder began with a published or another model, whose own training is not in its FLOPs."""
     published = any(one in group.row.kind for one in (PUBLISHED, EMBEDDINGS))
     return published or (group.runs[0].checkpoint is not None and _continued(group))
-
-
-def break_even_of(report: Artifact, shown: dict[str, Any]) -> list[dict[str, Any]]:
-    """Compute `break_even` for the runs of a report, from what its report.json has."""
-    groups = grouped(compared(report))
-    return break_even({group.name: group for group in groups}, finished(shown["groups"]))
 
 
 def tasks_to_break_even(pretraining: float, tlm: float, fine_tuning: float) -> float:
@@ -81,29 +76,30 @@ def tasks_to_break_even(pretraining: float, tlm: float, fine_tuning: float) -> f
     return pretraining / (tlm - fine_tuning) if tlm > fine_tuning else math.inf
 
 
-def break_even(groups: Mapping[str, Group], summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+def break_even(groups: Sequence[Group], summaries: Sequence[Summary]) -> list[dict[str, Any]]:
     """The best encoder that was trained from scratch, beside each published model whose pretraining is known.
 
     Args:
-        groups: The groups that can be compared, by name.
-        summaries: Their summaries.
+        groups: The groups of a report's runs.
+        summaries: The summaries of those that can be compared.
 
     Returns:
         For each pair: names, scores, FLOPs by the paper's rule, whether scores are similar, and the number of tasks;
         None for that if there is none, or if scores are not similar.
     """
+    named = {group.name: group for group in groups}
     encoders = [one for one in summaries if one["cost"]["paper_flops"]["mean"] is not None]
-    scratch = [one for one in encoders if one["kind"] == ENCODER and not _continued(groups[one["name"]])]
+    scratch = [one for one in encoders if one["kind"] == ENCODER and not _continued(named[one["name"]])]
     if not scratch:
         return []
     tlm, known, rows = best_on_dev(scratch), _known(), []
     for plm in encoders:
         alone = (plm["kind"], plm["text"]) == (PUBLISHED, "")
-        pretrained = known.get(_name(groups[plm["name"]])) if alone else None
+        pretrained = known.get(_name(named[plm["name"]])) if alone else None
         if pretrained is None:
             continue
         flops = [one["cost"]["paper_flops"]["mean"] or 0.0 for one in (tlm, plm)]
-        found = difference(groups[tlm["name"]].on("test"), groups[plm["name"]].on("test"))
+        found = difference(named[tlm["name"]].on("test"), named[plm["name"]].on("test"))
         similar = not found.sign and abs(found.mean) < SIMILAR
         count = tasks_to_break_even(pretrained["flops"], *flops)
         rows.append(

@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from research.compute import UNCOUNTED, break_even_of, compute, tasks_to_break_even, told
+from research.compute import UNCOUNTED, break_even, compute, tasks_to_break_even, told
 from research.score_and_compute import published
 from tests.toy_reports import toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.evaluation.report.findings import finished
+from tlm.evaluation.report.lineage import compared
 from tlm.evaluation.report.report import report
+from tlm.evaluation.report.runs import grouped
 from tlm.evaluation.score.baseline import baseline
 
 PAGE = Path(__file__).parents[2] / "research/RESULTS.md"
@@ -58,7 +61,8 @@ def world(tmp_path, skill: float, name: str = "bert-base-uncased"):
 def rows(tmp_path, uris):
     """What the break-even is computed to be for these runs, as `compute` does it."""
     made = Artifact.open(report(uris, root=str(tmp_path)))
-    return break_even_of(made, json.loads(made.path("report.json").read_text()))
+    shown = json.loads(made.path("report.json").read_text())
+    return break_even(grouped(compared(made)), finished(shown["groups"]))
 
 
 def test_a_report_says_that_pretraining_never_breaks_even_where_scratch_costs_no_more(tmp_path):

@@ -59,6 +59,18 @@ def test_a_corpus_may_have_plain_text_beside_rows_with_several_fields(tmp_path: 
     assert found[:2] == ["a manual", "of pumps"]
 
 
+def test_unlabelled_texts_and_pools_may_be_plain_text_too(tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_text("a manual\n\nof pumps\n")
+    given, root = str(tmp_path / "plain.txt"), str(tmp_path / "made")
+    task = load_task(str(write(tmp_path / "tickets.csv", TICKETS)), fields=FIELDS, unlabelled=given, root=root)
+    assert examples(Artifact.open(task))["text"].to_pylist()[-2:] == ["a manual", "of pumps"]
+    label_next(given, to=str(tmp_path / "next.csv"), fields=FIELDS)
+    assert {row["subject"] for row in csv.DictReader((tmp_path / "next.csv").open(encoding="utf-8-sig"))} == {
+        "a manual",
+        "of pumps",
+    }
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_a_task_and_a_corpus_have_the_texts_of_all_fields(tmp_path: Path, form: str) -> None:
     file = write(tmp_path / f"tickets.{form}", TICKETS)

@@ -159,8 +159,7 @@ def make_plan(
 
 
 def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
-    others = layout.fields[len(names_in(layout.text_field)) :]
-    check(file, [*layout.fields[:1], *others] if file.format == "txt" else layout.fields)  # its text is one field
+    check(file, layout.fields, len(names_in(layout.text_field)))
     digest = file.digest()
     pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
     file.check_unchanged()  # else the pieces, and so the corpus, would not be what the digest names

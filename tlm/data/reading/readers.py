@@ -107,8 +107,12 @@ def read_all(
             file.check_unchanged()
 
 
-def check(file: RawFile, fields: Sequence[str]) -> None:
-    """Check the first rows. Raises InputError: no rows, no readable row, a field that none of them has."""
+def check(file: RawFile, fields: Sequence[str], texts: int = 1) -> None:
+    """Check the first rows. Of a plain text, the first `texts` fields are one.
+
+    Raises InputError: no rows, no readable row, a field that none of them has.
+    """
+    fields = [fields[0], *fields[texts:]] if file.format == "txt" else fields
     rows = list(itertools.islice(read(file, fields), PEEK_ROWS))
     if not rows:
         raise InputError(f"{file.where} is empty; expected rows with the fields {', '.join(fields)}")

@@ -24,7 +24,7 @@ from tlm.data.tasks.metrics import METRICS, POSITIVE, metric_for
 from tlm.data.tasks.splits import GROUP, SPLITS, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
-from tlm.settings.options import Fields, Problem
+from tlm.settings.options import Fields, Problem, names_in
 
 PREFIX = "(?:.*[-_])?"  # chemprot_train.jsonl is train.jsonl
 
@@ -134,7 +134,7 @@ def load_task(
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
         for file in texts:
-            check(file, fields.of_texts)
+            check(file, fields.of_texts, len(names_in(fields.text_field)))
         shares = _shares(files or path, by_split, dev_share, test_share)
         settings = {**fields.settings(), "shares": shares, "seed": seed if shares else None}
         settings["name"] = entry.name if entry else _name(path, by_split)

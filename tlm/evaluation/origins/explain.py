@@ -207,12 +207,15 @@ def characters(tokenizer: Any, ids: list[int], values: list[float]) -> Values:
 def left_out(predictor: Predictor, text: str, pair: str | None, place: int) -> Explained:
     """By how much the probability of the class (or the number) falls without each word, at most `MOST_WORDS` a text."""
     sides = [text] if pair is None else [text, pair]
-    words = [(side, word) for side, own in enumerate(sides) for word in [*re.finditer(r"\S+", own)][:MOST_WORDS]]
-    without = ((side, sides[side][: word.start()] + sides[side][word.end() :]) for side, word in words)
-    tried = [sides, *([*sides[:side], shorter, *sides[side + 1 :]] for side, shorter in without)]
-    texts, *pairs = ([*column] for column in zip(*tried, strict=True))
-    found = predictor.predict(texts, pairs[0] if pairs else None)[:, place]
-    return Explained.of(LEFT_OUT, zip((word[0] for _, word in words), found[0] - found[1:], strict=True))
+    words, tried = list[str](), [sides]
+    for side, own in enumerate(sides):
+        for word in [*re.finditer(r"\S+", own)][:MOST_WORDS]:
+            shorter = own[: word.start()] + own[word.end() :]
+            words.append(word[0])
+            tried.append([*sides[:side], shorter, *sides[side + 1 :]])
+    pairs = None if pair is None else [one[1] for one in tried]
+    found = predictor.predict([one[0] for one in tried], pairs)[:, place]
+    return Explained.of(LEFT_OUT, zip(words, found[0] - found[1:], strict=True))
 
 
 WIDTH = 300  # characters shown of a text

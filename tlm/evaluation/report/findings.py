@@ -77,7 +77,12 @@ def _mixed(groups: list[Summary]) -> list[Summary]:
     parts nearly wherever we looked (docs/method.md, planned comparisons).
     """
     mixed = {(group["kind"], model) for group in groups for model in group["mixes"]}
-    return [g for g in groups if not any((f"{g['kind']} + {LINEAR}", m) in mixed for m in g["mixes"] or g["models"])]
+
+    def has_mixture(group: Summary) -> bool:
+        kind = f"{group['kind']} + {LINEAR}"
+        return any((kind, model) in mixed for model in group["mixes"] or group["models"])
+
+    return [group for group in groups if not has_mixture(group)]
 
 
 def _has_network(group: Summary) -> bool:

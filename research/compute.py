@@ -81,7 +81,7 @@ def break_even(groups: Sequence[Group], summaries: Sequence[Summary]) -> list[di
 
     Args:
         groups: The groups of a report's runs.
-        summaries: The summaries of those that can be compared.
+        summaries: The summaries of the groups that can be compared.
 
     Returns:
         For each pair: names, scores, FLOPs by the paper's rule, whether scores are similar, and the number of tasks;

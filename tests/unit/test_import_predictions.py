@@ -167,17 +167,17 @@ def test_of_many_ids_a_few_are_named(tmp_path: Path) -> None:
         imported(tmp_path / "store", [{"id": "?", "label": ["red"]}], task=task.uri)
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_what_tlm_predict_writes_is_read(form: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "likeliest"), [("csv", 0), ("csv", 3), ("jsonl", 0)])
+def test_what_tlm_predict_writes_is_read(form: Any, likeliest: int, tmp_path: Path) -> None:
     """With the ids beside it: the scores and probabilities are those of the model itself."""
     task = task_of(tmp_path)
     model = Artifact.open(baseline(task, root=str(tmp_path)))
     file_of(tmp_path, [{"text": row[0]} for row in rows_of()[30:]], "texts.jsonl")
     source, to = (str(tmp_path / name) for name in ("texts.jsonl", f"out.{form}"))
-    predict_command(model.uri, source=source, to=to, to_format=form)
+    predict_command(model.uri, source=source, to=to, to_format=form, likeliest=likeliest)
     with Path(to).open(encoding="utf-8", newline="") as stream:
         rows: Table = [*csv.DictReader(stream)] if form == "csv" else [json.loads(line) for line in stream]
-    assert ("p(blue)" in rows[0]) == (form == "csv")
+    assert ("p(blue)" in rows[0]) == (form == "csv" and not likeliest)
     rows = [{**row, "name": f"e{number}"} for number, row in enumerate(rows, 30)]
     found = imported(tmp_path, rows, f"named.{form}", task, id_field="name")
     expected = table_of(model)

@@ -80,7 +80,9 @@ def load_pretrained(
         logging.set_verbosity(verbosity)  # type: ignore[no-untyped-call]
     missing = sorted(name for name in found["missing_keys"] if not name.startswith(unused))
     if missing:
-        raise InputError(f"{folder} lacks weights ({', '.join(missing[:3])}); download the model again")
+        raise InputError(
+            f"{folder} lacks weights of {what} ({', '.join(missing[:3])}); fine-tune it as one, or download it again"
+        )
     return tokenizer, model.to(device).eval()
 
 

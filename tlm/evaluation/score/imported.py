@@ -1,5 +1,6 @@
 """The step `import-predictions`: scores of predictions that another program made, as a row of the report."""
 
+import json
 import math
 import reprlib
 from collections import Counter
@@ -23,7 +24,7 @@ from tlm.errors import InputError, nearest, printable
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
 from tlm.settings.options import NOT_NEGATIVE
 
-VERSION = 4
+VERSION = 5
 IMPORTED = "imported"
 PROBABILITIES = "probabilities"
 
@@ -41,10 +42,10 @@ def import_predictions(
     """Score the predictions of any other model (a language model, AutoML), so that reports compare with it.
 
     The file has a row for each dev and test example, in any order; rows for train examples are ignored. A row has the
-    example's id and the predicted label, or a probability for each label: an object in the field "probabilities", or
-    columns named p(LABEL) as `tlm predict` writes them. For regression, the field of the label holds a number; for
-    several labels a text a list (in a csv a; b), or those with a probability above 0.5 are predicted. If a row has
-    both, its label is what was predicted.
+    example's id and the predicted label, or a probability for each label: an object in the field "probabilities" (in a
+    csv as JSON), or columns named p(LABEL) as `tlm predict` writes them. For regression, the field of the label holds a
+    number; for several labels a text a list (in a csv a; b), or those with a probability above 0.5 are predicted. If a
+    row has both, its label is what was predicted.
 
     Args:
         file: The predictions: jsonl, csv, tsv or parquet.
@@ -182,6 +183,9 @@ def _chances(given: Mapping[str, Any], labels: list[str]) -> list[float]:
 def _given(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """The probabilities by label that a row gives."""
     given = values.get(PROBABILITIES)
+    if isinstance(given, str):  # of a csv, as `tlm predict --likeliest` writes it
+        with suppress(ValueError):
+            given = json.loads(given)
     if isinstance(given, Mapping):
         return given
     return {label: value for key, value in values.items() if (label := _label_of(key)) is not None}

@@ -120,6 +120,26 @@ def test_a_first_answer_that_is_no_answer_of_s3_is_a_setting_at_fault(s3_root, s
             S3Store(s3_root).read("x")
 
 
+@pytest.mark.parametrize(
+    ("code", "status", "times"),  # Amazon's client repeats the first one eight times
+    [("RequestTimeout", 400, 9), ("IncompleteBody", 400, 1), ("BadDigest", 400, 1), ("OperationAborted", 409, 1)],
+)
+def test_a_request_that_did_not_arrive_whole_is_repeated(s3_root, s3_server, monkeypatch, code, status, times):
+    """Neither our keys nor our data are at fault."""
+    monkeypatch.setattr(standard.ExponentialBackoff, "delay_amount", lambda *_: 0)
+    monkeypatch.setattr(s3, "PAUSES", (0, 0))
+    answer = Answer(status, f"<Error><Code>{code}</Code></Error>".encode())
+    left = [answer] * times
+    with faulty(s3_server.url, lambda request: left.pop() if left and request.method == "PUT" else None) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        store = S3Store(s3_root)
+        store.write("x", b"written")
+        assert (store.read("x"), left) == (b"written", [])
+        left += [answer] * 50
+        with pytest.raises(Interrupted, match=f"answered {status} {code} while writing x; repeat to go on"):
+            store.write("x", b"again")
+
+
 def test_an_object_that_is_missing_is_not_asked_for_again(store):
     """Amazon's client asks for the size first, by HEAD, and a 404 to that has no code."""
     store.write("x", b"0123")

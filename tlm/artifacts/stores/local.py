@@ -89,10 +89,9 @@ class LocalStore:
         self.root = str(self.folder)
 
     def read(self, name: str) -> bytes | None:
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError):
             return self.local(name).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return None
 
     def add(self, name: str, source: Path) -> None:
         _sync(source)

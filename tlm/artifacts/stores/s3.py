@@ -37,7 +37,8 @@ PROOF = {
     **dict.fromkeys(("GetObject", "HeadObject", "PutObject", "UploadPart", "CompleteMultipartUpload"), "ETag"),
     **dict.fromkeys(("ListObjectsV2", "ListMultipartUploads"), "IsTruncated"),
 }
-CONFLICT = ("ConditionalRequestConflict", "409")  # another writer is creating the same object
+# The request did not arrive whole or in time, or another one was in its way: neither data nor keys are at fault.
+UNHEARD = ("RequestTimeout", "IncompleteBody", "BadDigest", "OperationAborted", "ConditionalRequestConflict", "409")
 
 
 class S3Store:
@@ -204,7 +205,7 @@ class S3Store:
         if isinstance(error, ClientError):
             # NoSuchUpload: the upload was completed, but the answer that said so was lost. 404: see `_is_absent`.
             passing = _code(error) in ("NoSuchUpload", "404") or _status(error) >= 500 or _status(error) in PASSING
-            return _code(error) in CONFLICT or (self.answered and passing)
+            return _code(error) in UNHEARD or (self.answered and passing)
         lost = (exceptions.HTTPClientError, exceptions.ConnectionError, boto3.exceptions.RetriesExceededError)
         silent = (exceptions.ConnectTimeoutError, exceptions.ReadTimeoutError)  # boto3 has waited for minutes
         return self.answered and isinstance(error, lost) and not isinstance(error, silent)
@@ -227,7 +228,7 @@ class S3Store:
                 f"{self.root}: the bucket does not exist ({doing}); make it first, or check the spelling of the root "
                 "and of the server's address"
             )
-        if 400 <= status < 500 and status not in (409, *PASSING):
+        if 400 <= status < 500 and status not in (409, *PASSING) and code not in UNHEARD:
             advice = f"check the credentials{' (the Secret tlm-s3)' * in_pod()} and the bucket's policy"
             if code == "RequestTimeTooSkewed":
                 advice = "set the clock of this machine, then repeat"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tlm.artifacts.stores import open_store
+from tests.servers.faulty import LOST, faulty
+from tlm.artifacts.stores import open_store, opened
 from tlm.errors import InputError
 from tlm.runs.preflight import check_run, preflight
 from tlm.settings.options import Pods
@@ -29,6 +30,16 @@ def test_a_local_folder_and_the_embedded_engine_need_no_server(tmp_path, monkeyp
 def test_a_bucket_that_is_not_there(s3_root):
     with pytest.raises(InputError, match="no-such-bucket"):
         preflight(root="s3://no-such-bucket/prefix")
+
+
+def test_an_answer_that_was_lost_does_not_make_a_store_read_only(s3_root, s3_server, monkeypatch):
+    """The file is there after the first try, so the second one is refused."""
+    lost = [LOST]
+    with faulty(s3_server.url, lambda request: lost.pop() if lost and request.method == "PUT" else None) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        opened.cache_clear()
+        preflight(root=s3_root)
+        assert (lost, list(open_store(s3_root).list(""))) == ([], [])
 
 
 def test_a_store_that_forgets_the_condition_is_warned_of(tmp_path, monkeypatch, capsys):

@@ -94,7 +94,7 @@ def _check_store(store: Store) -> None:
         created = store.create(name, b"tlm")
     except OSError as error:
         raise InputError(f"store {store.root} cannot be written to: {error.strerror}; name another one") from None
-    if not created:
+    if not created and store.read(name) != b"tlm":  # else the answer was lost, and the request repeated
         raise InputError(f"{store.root}: a new file was refused as if it existed already; is the store read-only?")
     try:
         if store.create(name, b"tlm again"):

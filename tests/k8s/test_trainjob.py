@@ -125,10 +125,12 @@ def test_a_job_that_completes_is_logged_once_and_deleted(api, trainer, capsys):
 
 
 def test_one_that_runs_already_is_adopted(api, trainer, capsys):
-    trainer.jobs[NAME] = {"metadata": {"name": NAME}}
+    """It may have been made for fewer nodes than this run: with all of its own pods, it is not waited for."""
+    trainer.jobs[NAME] = train_job(NAME, ["tlm"], PODS, 2, IMAGE)
     trainer.runs("one")
-    trainer.at_look = [lambda: None, lambda: None, lambda: trainer.ends("Complete")]
-    run(api)
+    trainer.at_look = [lambda: None, lambda: None, lambda: time.sleep(0.1), lambda: trainer.ends("Complete")]
+    with patch.multiple(trainjob, START_MINUTES=0.001, POLL_SECONDS=0.05):
+        follow(api, train_job(NAME, ["tlm"], PODS, 4, IMAGE))
     assert trainer.created == []
     assert "runs already; following it" in capsys.readouterr().err
     assert deletions(trainer) == 1
@@ -194,10 +196,19 @@ def test_a_pod_that_is_started_again_ends_nothing(api, trainer, capsys):
     assert capsys.readouterr().err.count("node-0 ended with code 143 Error") == 1
 
 
-def test_a_job_that_somebody_deleted_is_told(api, trainer):
+def test_a_job_that_somebody_deleted_is_told(s3_root, api, trainer, monkeypatch, capsys):
+    """That is an error only without a result: a run that follows the same job deletes it when it is complete."""
+    monkeypatch.setattr(trainjob.Api, "of_pod", lambda: api)
+    monkeypatch.setattr(trainjob, "POLL_SECONDS", 0.05)
+    planned_run = planned(s3_root, task(s3_root))
     trainer.at_look = [lambda: trainer.runs("one"), trainer.jobs.clear]
-    with pytest.raises(Interrupted, match="was deleted by somebody else; repeat to go on from the last snapshot"):
-        run(api)
+    with pytest.raises(Interrupted, match=r"is gone, and no checkpoint is under s3://.+, then repeat"):
+        trainjob.train_on_nodes(planned_run, root=s3_root)
+    assert "was deleted by somebody else" in capsys.readouterr().err
+    results = iter([None, "s3://bucket/checkpoint/0"])
+    monkeypatch.setattr(trainjob, "finished", lambda *_: next(results))
+    trainer.at_look = [lambda: trainer.runs("one"), trainer.jobs.clear]
+    assert trainjob.train_on_nodes(planned_run, root=s3_root) == "s3://bucket/checkpoint/0"
 
 
 def test_sigterm_deletes_the_job(api, trainer):

@@ -63,7 +63,7 @@ def train_on_nodes(run: PlannedRun, *, nodes: int = 2, pods: Pods = Pods(), root
     follow(api, train_job(f"tlm-{recipe.key}", command, pods, nodes, own_image(api)))
     if uri := finished(recipe, root):
         return uri
-    raise Interrupted(f"the TrainJob ended without a checkpoint under {place}; look at its pods, then repeat")
+    raise Interrupted(f"the TrainJob is gone, and no checkpoint is under {place}; look at its pods, then repeat")
 
 
 def train_job(name: str, command: list[str], pods: Pods, nodes: int, image: str) -> dict[str, Any]:
@@ -122,7 +122,9 @@ JOB_LABEL, INDEX_LABEL = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/
 
 
 def follow(api: Api, job: dict[str, Any]) -> None:
-    """Run `job` to its end and delete it, however it ends. A running job of the same name is adopted.
+    """Run `job` until it is complete or somebody deleted it, and delete it, however it ends.
+
+    A running job of the same name is adopted.
 
     Args:
         api: Kubernetes API, in the namespace of the job.
@@ -130,7 +132,7 @@ def follow(api: Api, job: dict[str, Any]) -> None:
 
     Raises:
         InputError: the API refused a call, or training failed with exit code 2 (its log says why).
-        Interrupted: training failed otherwise, did not start in time, or somebody else deleted the job.
+        Interrupted: training failed otherwise, or did not start in time.
         Terminated: SIGTERM or Ctrl-C arrived.
     """
     with stopping() as stop:
@@ -181,12 +183,13 @@ class _Follower:
             self._pause()
 
     def wait(self, start_seconds: float) -> None:
-        """Return once the job is complete."""
+        """Return once the job is complete, or gone: an equal run deletes it, too, when it sees the end first."""
         deadline = time.monotonic() + start_seconds
         while True:
             job = self._get()
             if job is None or "deletionTimestamp" in job["metadata"]:
-                raise Interrupted(f"{self.title} was deleted by somebody else; repeat to go on from the last snapshot")
+                say(f"{self.title} was deleted by somebody else")
+                return
             found = self.api.call("GET", self.pods, labelSelector=f"{JOB_LABEL}={self.name}")["items"]
             pods = sorted(found, key=lambda pod: (_index(pod), pod["metadata"].get("creationTimestamp", "")))
             for pod in pods:
@@ -197,7 +200,7 @@ class _Follower:
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
                 raise self._failure("a restart of its pods would not help")
-            nodes = self.job["spec"]["trainer"]["numNodes"]
+            nodes = job["spec"]["trainer"]["numNodes"]  # an adopted job may have other nodes than ours
             waiting = _waiting(pods) or ("" if len(pods) >= nodes else f"{len(pods)} of {nodes} pods exist")
             if waiting:
                 self._say_once(f"waiting: {waiting}")

@@ -32,7 +32,7 @@ from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted
 from tlm.evaluation.predict.models import trained
 from tlm.progress import say
 from tlm.runs.pods import S3_KEYS, USER
-from tlm.settings.options import THREADS, cores
+from tlm.settings.options import THREADS, cores, given_threads
 from tlm.training.distributed.launch import LOCKS, VISIBLE
 
 _COLOUR = re.compile(r"\x1b\[\d+m")
@@ -238,7 +238,7 @@ def run_pipeline(
     needs_torch = name not in ("shallow", "predict") or parameters.get("run_published")
     if needs_torch and not images and find_spec("torch") is None:  # before work for it
         raise InputError(NO_TORCH)
-    os.environ.setdefault(THREADS, str(max(1, cores() // AT_ONCE)))
+    os.environ[THREADS] = str(given_threads() or max(1, cores() // AT_ONCE))
     pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))
     defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}

@@ -230,6 +230,8 @@ def test_a_server_that_falls_silent_is_not_waited_for_again_and_again(s3_root, s
     ("root", "name", "value", "sentence"),
     [
         ("s3://", "", "", "names no bucket"),
+        ("s3://here//there", "", "", "has an empty part, '.' or '..', which servers read differently; remove it"),
+        ("s3://here/../there/.", "", "", "has an empty part"),
         ("s3://here", "AWS_ENDPOINT_URL_S3", "127.0.0.1:7070", "the settings for S3 do not fit: .*AWS_ variables"),
         ("s3://here", "AWS_PROFILE", "nobody", "the settings for S3 do not fit: .*nobody"),
     ],

@@ -48,6 +48,8 @@ class S3Store:
         self.bucket, _, prefix = root.removeprefix("s3://").strip("/").partition("/")
         if not BUCKET.fullmatch(self.bucket):
             raise InputError(f"root '{root}' names no bucket; give s3://bucket or s3://bucket/prefix")
+        if prefix and {"", ".", ".."} & {*prefix.split("/")}:  # some find such a file by its name, but do not list it
+            raise InputError(f"root '{root}' has an empty part, '.' or '..', which servers read differently; remove it")
         check_bucket(self.bucket, root)
         self.root = f"s3://{self.bucket}/{prefix}".rstrip("/")
         self.prefix = f"{prefix}/" if prefix else ""

@@ -193,11 +193,9 @@ def _addresses(host: str) -> list[IPv4Address | IPv6Address]:
 
 def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """Return the IPv4 address that an IPv6 address is mapped from, if it is."""
-    if isinstance(address, IPv6Address):
-        if address in _NAT64:
-            return IPv4Address(int(address) & 0xFFFFFFFF)
-        return address.ipv4_mapped or address
-    return address
+    if isinstance(address, IPv4Address):
+        return address
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else address.ipv4_mapped or address
 
 
 ArtifactKind: TypeAlias = Literal[

@@ -1,5 +1,7 @@
 """What is special about a store on S3: its client, its downloads, and what it says when something is wrong."""
 
+import os
+import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -65,6 +67,22 @@ def test_a_file_is_downloaded_once(s3_root):
     assert path == download_of(made, "numbers.txt")
     made.store.delete(f"{made.folder_name}/{path.name}")
     assert made.path("numbers.txt").read_bytes() == expected()["numbers.txt"]
+
+
+def test_what_a_killed_download_leaves_is_swept_by_the_next(store, monkeypatch):
+    store.write("x", b"0123")
+
+    def killed(name: str, part: Path, size: int | None) -> None:
+        part.write_bytes(b"01")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if (child := os.fork()) == 0:
+        monkeypatch.setattr(store, "_download", killed)
+        store.local("x")
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert any(path.name == "part" for path in store.cache.rglob("*"))
+    assert store.local("x").read_bytes() == b"0123"
+    assert [path for path in store.cache.rglob("*") if path.is_file()] == [store.cache / "x"]
 
 
 @pytest.mark.parametrize("damage", [flip, lambda data: b""], ids=["bit flip", "empty"])

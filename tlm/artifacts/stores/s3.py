@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
-from tlm.artifacts.stores.local import cache_folder
+from tlm.artifacts.stores.local import cache_folder, scratch_folder
 from tlm.artifacts.stores.store import Ranges, Stored, check_bucket, check_url, folder_of
 from tlm.errors import InputError, Interrupted, TlmError, in_pod
 from tlm.progress import say
@@ -121,13 +120,10 @@ class S3Store:
         path = self.cache / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".part-{secrets.token_hex(8)}")
-            try:
-                fill(part)
+            with scratch_folder(self.scratch(), "download") as folder:  # a killed download would stay anywhere else
+                fill(part := folder / "part")
                 if part.exists():
                     part.replace(path)
-            finally:
-                part.unlink(missing_ok=True)
         return path
 
     # ---- single requests, which raise what boto3 raises

@@ -252,6 +252,7 @@ def test_a_server_that_falls_silent_is_not_waited_for_again_and_again(s3_root, s
         ("s3://here/../there/.", "", "", "has an empty part"),
         ("s3://here", "AWS_ENDPOINT_URL_S3", "127.0.0.1:7070", "the settings for S3 do not fit: .*AWS_ variables"),
         ("s3://here", "AWS_PROFILE", "nobody", "the settings for S3 do not fit: .*nobody"),
+        ("s3://here", "AWS_SESSION_TOKEN", "a-key\n", "^s3://here: AWS_SESSION_TOKEN has a line end in it, [^-]+$"),
     ],
 )
 def test_settings_that_cannot_be_are_said(s3_root, monkeypatch, root, name, value, sentence):

@@ -249,6 +249,9 @@ def _is_absent(error: ClientError) -> bool:
 
 
 def _client(root: str) -> Any:
+    for name, value in os.environ.items():
+        if name.startswith("AWS_") and re.search(r"[\r\n]", value):  # which http.client would show, and refuse
+            raise InputError(f"{root}: {name} has a line end in it, perhaps from the file of a Secret; remove it")
     checksums: dict[str, Any] = {}
     password = "AWS_ENDPOINT_URL_S3 has a password in it; give keys by AWS_ACCESS_KEY_ID or a role"
     if os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):

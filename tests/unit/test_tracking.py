@@ -5,6 +5,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,6 +58,21 @@ def test_servers_that_may_not_be_used_are_not_called(
     assert said in err
     assert err.endswith(AGAIN)
     assert "secret" not in err
+
+
+def test_a_token_that_the_client_shows_is_not_shown(
+    some_report: Artifact, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As requests does with one that has a line end."""
+
+    def refused(_: str) -> None:
+        raise ValueError("return character(s) in header value: 'Bearer my-token\\n'")
+
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=refused))
+    monkeypatch.setenv(ADDRESS, "https://127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "my-token\n")
+    track(some_report)
+    assert "did not take the report (return character(s) in header value: 'Bearer …" in capsys.readouterr().err
 
 
 def test_without_an_address_nothing_is_said(

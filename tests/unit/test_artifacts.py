@@ -121,6 +121,22 @@ def test_content_ignores_counts_and_run(tmp_path):
     assert make(f"{tmp_path}/a").content == make(f"{tmp_path}/b", write).content
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
+def test_whoever_may_enter_the_folder_may_read_the_files(tmp_path, umask, mode):
+    """safetensors closes its files to others, and a colleague could list a model, but not use it."""
+
+    def write(draft):
+        fill(draft)
+        (draft.folder / "model" / "config.json").chmod(0o600)
+
+    before = os.umask(umask)
+    try:
+        path = make(f"{tmp_path}", write).path("model/config.json")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
 def test_a_step_that_fails_leaves_nothing(tmp_path):
     def write(draft):
         fill(draft)

@@ -290,13 +290,12 @@ class Progress:
                 for logical, source in files.items():
                     (folder / logical).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(source, folder / logical)
+                return int(name.removeprefix("step-"))
             except Damaged as error:
                 self.damaged.add(name)
                 say(f"warning: snapshot {name} is skipped: {error}")
             except FileNotFoundError:  # another process that is further has just removed it
                 continue
-            else:
-                return int(name.removeprefix("step-"))
         return None
 
     def run(self, step: int) -> dict[str, Any]:

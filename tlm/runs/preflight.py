@@ -111,8 +111,7 @@ def _check_disk(folder: Path, free_gib: float) -> None:
     for place in {existing, Path(tempfile.gettempdir())}:
         free = shutil.disk_usage(place).free / GIB
         if free < free_gib:
-            lacking = f"{place} has {free:.1f} GiB free, but {free_gib:g} GiB are needed"
-            raise InputError(f"{lacking}; free some, or give the pod more")
+            raise InputError(f"{place} has {free:.1f} GiB free, but {free_gib:g} GiB are needed; free or add some")
         say(f"disk {place}: {free:,.0f} GiB free")
 
 

@@ -94,6 +94,8 @@ class LocalStore:
         return None
 
     def add(self, name: str, source: Path) -> None:
+        with suppress(OSError):  # safetensors makes files that only we can read, even where others may enter the folder
+            source.chmod(source.stat().st_mode | source.parent.stat().st_mode & 0o444)
         _sync(source)
         self._put(name, source.replace)
 

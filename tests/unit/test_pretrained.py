@@ -38,13 +38,17 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CPU = torch.device("cpu")
 WORDS = [*GLUE, *(word for words in TOPICS.values() for word in words)]
 STEPS = ["train.steps=6", "train.warmup_steps=1", "train.rho1=1", "train.lr=1e-3"]
-KINDS = pytest.mark.parametrize("kind", ["bert", "roberta", "bert of another kind"])
+OTHERS = {
+    "bert of another kind": {"hidden_act": "gelu_new", "layer_norm_eps": 1e-6},
+    "bert with a matrix of its own for predictions": {"tie_word_embeddings": False},
+}
+KINDS = pytest.mark.parametrize("kind", ["bert", "roberta", *OTHERS])
 
 
 def published(folder: Path, kind: str) -> PreTrainedModel:
     if kind == "roberta":
         return write_roberta(folder, [row[0] for row in rows()])
-    return write_bert(folder, WORDS, **({} if kind == "bert" else {"hidden_act": "gelu_new", "layer_norm_eps": 1e-6}))
+    return write_bert(folder, WORDS, **OTHERS.get(kind, {}))
 
 
 def loaded(root: Path, kind: str = "bert", pair: bool = False, **settings: object) -> Artifact:

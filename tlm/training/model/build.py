@@ -47,8 +47,8 @@ def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
 
 def is_ours(config: dict[str, Any]) -> bool:
     """Whether the code here implements a config.json; other models need the modules of `transformers`."""
-    own = _OWN.get(config["model_type"])
-    plain = own is not None and all(config.get(name, value) == value for name, value in own.fixed.items())
+    own, tied = _OWN.get(config["model_type"]), {"tie_word_embeddings": True}
+    plain = own is not None and all(config.get(name, value) == value for name, value in (own.fixed | tied).items())
     return plain and "sliding_attention" not in config.get("layer_types", ())
 
 

@@ -20,7 +20,7 @@ from tlm.artifacts.produce import Draft
 from tlm.errors import InputError
 from tlm.training.input.texts import Ragged, Special
 from tlm.training.input.tokenize import tokenize
-from tlm.training.input.tokenizer import LONGEST_WORD, build_tokenizer, continuing, train_vocabulary
+from tlm.training.input.tokenizer import LONGEST_WORD, SPECIAL, build_tokenizer, continuing, train_vocabulary
 
 HOME = Path(__file__).parents[2]
 KINDS = pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
@@ -69,6 +69,17 @@ def test_what_continues_a_word_is_known(tmp_path, kind):
     begins = [word != before for word, before in zip(found.word_ids, [None, *found.word_ids], strict=False)]
     assert not all(begins)
     assert (~continuing(words, words.details["vocab_size"] + 3)[found.ids]).tolist() == begins
+
+
+def test_words_are_not_masked_where_only_their_ends_are_marked(tmp_path):
+    """As in HerBERT and XLM: each text would be one word, masked as a whole or not at all."""
+    letters = [*"aw", "aw</w>", "w</w>"]
+    model = models.BPE({name: number for number, name in enumerate([*SPECIAL.values(), *letters])}, [("a", "w</w>")])
+    model.end_of_word_suffix = "</w>"
+    Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
+    words = built(tmp_path, task(tmp_path), existing=str(tmp_path / "tokenizer.json"))
+    with pytest.raises(InputError, match=r"does not mark where words begin; set train\.masking=tokens"):
+        continuing(words, 20)
 
 
 @KINDS

@@ -157,13 +157,17 @@ def adopt_vocabulary(content: bytes, path: Path) -> tuple[Tokenizer, dict[str, s
 
 
 def continuing(tokenizer: Artifact, vocab_size: int) -> NDArray[np.bool_]:
-    """Which tokens continue a word, [vocab_size]: WordPiece marks these, BPE and Unigram mark the others."""
+    """Which tokens continue a word, [vocab_size]: WordPiece marks these, BPE and Unigram mark the others.
+
+    Raises InputError if no token is marked as the beginning of a word: each text would then be a single word.
+    """
     words = Tokenizer.from_file(str(tokenizer.path("tokenizer") / "tokenizer.json"))
     ids, marked = words.get_vocab(), isinstance(words.model, models.WordPiece)
     mark = _CONTINUING if marked else _BEGINNING
-    found = np.zeros(vocab_size, dtype=bool)
-    found[[number for token, number in ids.items() if token.startswith(mark) == marked]] = True
-    return found
+    found = [number for token, number in ids.items() if token.startswith(mark) == marked]
+    if len(found) == len(ids):
+        raise InputError(f"{tokenizer.uri} does not mark where words begin; set train.masking=tokens")
+    return np.isin(np.arange(vocab_size), found)
 
 
 def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1) -> Tokenizer:
@@ -371,5 +375,4 @@ def _is_single(token: str, model: dict[str, Any]) -> bool:
 
 def _joined(pair: list[str], model: dict[str, Any]) -> str:
     """The token that a merge makes."""
-    left, right = pair
-    return left + right.removeprefix(model.get("continuing_subword_prefix") or "")
+    return pair[0] + pair[1].removeprefix(model.get("continuing_subword_prefix") or "")

@@ -290,7 +290,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     folder = tmp_path_factory.mktemp("named")
     root = str(folder / "root")
     (folder / "names.csv").write_text("label,text\nroad,car to drive\nkitchen,soup to stir\nroad,park\n")
-    return build_index(corpus_of(PASSAGES, root), root=root), folder / "names.csv"
+    return build_index(corpus_of([*PASSAGES, "kites above clouds"], root), root=root), folder / "names.csv"
 
 
 def test_a_model_of_label_names_answers_with_the_nearest_mean_of_passages(
@@ -320,6 +320,8 @@ def test_a_model_of_label_names_answers_with_the_nearest_mean_of_passages(
     [
         ("road,car", "has 1 label"),
         ("road,car\nsky,kite", "no passage has a word of the description of 'sky'"),
+        ("road,car\nsky,kites", "the passages of 'sky' have no frequent word; describe it in others$"),
+        ("clouds,clouds\nsky,kites", "the passages of 'clouds' have no frequent word"),
         ("road,car\nsky,", "names.csv:3: empty, .*; fix them$"),
     ],
 )

@@ -35,7 +35,7 @@ from tlm.evaluation.predict.written import check_new, write_new
 from tlm.evaluation.score.baseline import NAMES
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
-from tlm.settings.options import Fields, Range, names_in
+from tlm.settings.options import POSITIVE, Fields, Range, names_in
 from tlm.settings.sections import MOST_HITS
 
 if TYPE_CHECKING:
@@ -94,7 +94,10 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
     with one_thread():
         vectors = vectors_of((row["text"] for row in rows.values()), (), ())
         means = [vectors.means([words_of(rows[doc]["text"]) for doc in docs]).mean(axis=0) for docs in hits]
-    weights = SHARPNESS * np.stack(means) / np.linalg.norm(means, axis=1, keepdims=True)
+    lengths = np.linalg.norm(means, axis=1, keepdims=True)
+    if not lengths.all():
+        raise InputError(f"the passages of '{[*about][lengths.argmin()]}' have no frequent word; describe it in others")
+    weights = SHARPNESS * np.stack(means) / lengths
     linear = Linear(weights, np.zeros(len(about)), len(about), softmax=True)
     width, chosen = weights.shape[1], {"top_k": top_k}
     dense = Dense(np.zeros(width), np.ones(width), linear, chosen)
@@ -135,8 +138,7 @@ def label_next(
         max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed.
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
-    if count < 1:
-        raise InputError(f"count is {count}; expected 1 or more")
+    POSITIVE.check("count", count)
     check_new(to)
     folder, artifact = located(model) if model else (None, None)
     labels, several = labels_of(folder) if folder else ([], False)

@@ -119,10 +119,8 @@ def _texts(source: Artifact, column: str, marks: Marks) -> Iterator[list[str]]:
 
     The spans between `marks` are put in front of each text.
     """
-    if source.manifest.kind == "task":
-        batches: Iterable[Any] = examples(source).select([column]).to_batches()
-    else:
-        batches = passages(source, [column])
+    of_task = source.manifest.kind == "task"
+    batches: Iterable[Any] = examples(source).select([column]).to_batches() if of_task else passages(source, [column])
     for batch in batches:
         for start in range(0, batch.num_rows, BATCH):
             texts = batch.column(0).slice(start, BATCH).to_pylist()

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BertTokenizerFast, MPNetConfig, MPNetForSequenceClassification
+from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification, BertTokenizerFast
 
 from tests.tiny import refused
 from tests.toys import Row, make_task, random_model, words
@@ -369,9 +369,12 @@ def test_a_folder_of_others_may_leave_out_the_names_of_two_classes(made: Made, t
     assert list(found["probabilities"]) == ["LABEL_0", "LABEL_1"]
 
 
-def test_a_text_is_cut_at_the_last_position_of_models_whose_positions_start_late(tmp_path: Path) -> None:
-    shape = {"vocab_size": 9, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    MPNetForSequenceClassification(MPNetConfig(**shape, max_position_embeddings=34)).save_pretrained(tmp_path)
+@pytest.mark.parametrize("kind", ["mpnet", "data2vec-text", "esm", "ibert", "roberta-prelayernorm", "xmod"])
+def test_a_text_is_cut_at_the_last_position_of_models_whose_positions_start_late(tmp_path: Path, kind: str) -> None:
+    shape = {"vocab_size": 9, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "pad_token_id": 1}
+    more = {"mask_token_id": 4, "default_language": "en_XX", "intermediate_size": 16, "max_position_embeddings": 34}
+    config = CONFIG_MAPPING[kind](**shape, **more)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsea\n")
     BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)  # which names no limit
     (found,) = predict(str(tmp_path), ["sea " * 99], device="cpu")

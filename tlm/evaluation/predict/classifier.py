@@ -86,13 +86,13 @@ def load_pretrained(
     return tokenizer, model.to(device).eval()
 
 
-# types of models whose positions start after the padding id
-AFTER_PADDING = ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "longformer", "mpnet")
+# How the types of models begin whose positions start after the padding id
+AFTER_PADDING = ("camembert", "data2vec-text", "esm", "ibert", "longformer", "mpnet", "roberta", "xlm-roberta", "xmod")
 
 
 def longest_input(tokenizer: Any, config: Any, default: int = 512) -> int:
     """The longest input of a model in tokens; `default` if its positions have no limit."""
     positions = getattr(config, "max_position_embeddings", None) or default
-    if config.model_type in AFTER_PADDING:
+    if config.model_type.startswith(AFTER_PADDING):
         positions -= config.pad_token_id + 1
     return int(min(tokenizer.model_max_length, positions))

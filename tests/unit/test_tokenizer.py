@@ -256,6 +256,8 @@ def test_a_vocabulary_without_room_for_the_letters_of_a_script_is_warned_of(tmp_
     for kind, warned in (("wordpiece", True), ("bpe", False)):
         tokenize(examples, built(tmp_path, examples, kind=kind).uri)
         assert ("unknown to the vocabulary" in capsys.readouterr().err) == warned
-    plain = built(tmp_path, task(tmp_path)).path("tokenizer")  # as if published: its kind cannot be set
-    tokenize(examples, built(tmp_path, examples, existing=str(plain)).uri)
-    assert "which others made; take a published model that knows" in capsys.readouterr().err
+    plain = built(tmp_path, task(tmp_path)).path("tokenizer") / "tokenizer.json"
+    for unknown in ("[UNK]", "<unk>"):  # as if published: its kind cannot be set
+        (tmp_path / "tokenizer.json").write_text(plain.read_text().replace("[UNK]", unknown))
+        tokenize(examples, built(tmp_path, examples, existing=str(tmp_path / "tokenizer.json")).uri)
+        assert "which others made; take a published model that knows" in capsys.readouterr().err

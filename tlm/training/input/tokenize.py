@@ -73,8 +73,8 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
         texts = _texts(source, column, marks if column == "text" else ())
         rows, added = _write_column(draft.folder, prefix, texts, encoder, size)
         tokens += added
-    if of == "task" and (unknown := encoder.token_to_id("[UNK]")) is not None:
-        _warn_of_unknown(np.load(draft.folder / "ids.npy"), unknown, vocabulary)
+    if of == "task":
+        _warn_of_unknown(np.load(draft.folder / "ids.npy"), vocabulary.details["unk_id"], vocabulary)
     draft.counts = {"rows": rows, "tokens": tokens}
     draft.details = {
         "of": of, "rows": rows, "tokens": tokens, "vocab_size": size, "pair": len(columns) == 2,

@@ -38,6 +38,10 @@ def test_words_stay_whole_and_phrases_end_at_punctuation():
     assert [keyword for keyword, _ in keywords(text)] == ["alpha beta gamma", "state-of-the-art x-ray"]  # 2 of 7 words
 
 
+def test_a_long_line_of_hyphens_takes_no_time():
+    assert keywords("heading " + "-" * 200_000) == [("heading", 1.0)]  # in quadratic time, hours
+
+
 def test_a_line_break_ends_no_phrase():
     assert keywords("deep\nlearning") == [("deep learning", 4.0)]
 

@@ -47,7 +47,7 @@ class Engine(Protocol):
 
 _PART = word_pattern()
 _BREAK = regex.compile(rf"[^\p{{L}}\p{{N}}{MARKS}\s'-]+|\s[-']+\s", regex.V1)
-_WORD = regex.compile(rf"([\s'-]*)({_PART}(?:['-]{_PART})*)", regex.V1)  # with what stands before it
+_WORD = regex.compile(rf"(?<![\s'-])([\s'-]*+)({_PART}(?:['-]{_PART})*)", regex.V1)  # with what stands before it
 
 
 def keywords(text: str) -> list[tuple[str, float]]:

@@ -10,8 +10,9 @@ import pytest
 
 from tlm.data.reading import zstd
 from tlm.data.reading.files import raw_files
-from tlm.data.reading.readers import read
+from tlm.data.reading.readers import check, read
 from tlm.data.reading.records import Record, Reject
+from tlm.errors import InputError
 
 ROWS = [
     {"text": "Plain words, with a comma", "label": "a"},
@@ -177,6 +178,15 @@ def test_bad_json_lines_are_set_aside_with_place_and_reason(tmp_path, line, reas
     assert isinstance(bad, Reject)
     assert (bad.line, bad.reason) == (3, reason)
     assert detail in bad.detail
+
+
+def test_a_field_that_the_first_objects_lack_is_found(tmp_path):
+    rows = [{"text": "a"}] * 30 + [{"text": "b", "terms": "MIT"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with raw_files([str(tmp_path / "rows.jsonl")]) as (file,):
+        check(file, ["text", "terms"])
+        with pytest.raises(InputError, match=r"no field 'term'; it has 'text', 'terms'; did you mean 'terms'"):
+            check(file, ["text", "term"])
 
 
 def test_the_first_key_that_is_there_twice_is_named_in_linear_time(tmp_path):

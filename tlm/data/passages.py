@@ -223,12 +223,10 @@ def rows_at(artifact: Artifact, pattern: str, ordinals: Iterable[int]) -> dict[i
     return found
 
 
-def _from_file(file: pq.ParquetFile, start: int, wanted: list[int]) -> dict[int, dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
+def _from_file(file: pq.ParquetFile, start: int, wanted: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
     for group in range(file.num_row_groups):
         stop = start + file.metadata.row_group(group).num_rows
         if inside := [ordinal for ordinal in wanted if start <= ordinal < stop]:
             rows = file.read_row_group(group).take([ordinal - start for ordinal in inside]).to_pylist()
-            found.update(zip(inside, rows, strict=True))
+            yield from zip(inside, rows, strict=True)
         start = stop
-    return found

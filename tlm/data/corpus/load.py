@@ -281,8 +281,7 @@ def publish(plan: Plan) -> str:
 def _write_published(draft: Draft, plan: Plan) -> None:
     rejects, count = Rejects(plan.max_rejected), 0
     for part in plan.all(PART):
-        rows = pq.read_table(part.path(REJECTED_FILE))
-        rejects.take(rows, part.counts["by file"])
+        rejects.take(pq.read_table(part.path(REJECTED_FILE)), part.counts["by file"])
         count += part.details["passages"]
     rejects.check()
     compare_corpus(rejects.read_by_file)

@@ -54,6 +54,7 @@ from tlm.progress import Meter, say
 T = TypeVar("T")
 
 PEEK_ROWS = 20
+SEARCHED_ROWS = 10_000  # for a field that the first objects lack
 METER_ROWS = 1000  # between updates of the progress
 LONGEST_PARAGRAPH = 1_000_000  # bytes
 _DAMAGED = (EOFError, OSError, zlib.error, zstd.ZstdError, pa.ArrowException, UnicodeDecodeError)
@@ -110,7 +111,7 @@ def read_all(
 def check(file: RawFile, fields: Sequence[str], texts: int = 1) -> None:
     """Check the first rows. Of a plain text, the first `texts` fields are one.
 
-    Raises InputError: no rows, no readable row, a field that none of them has.
+    Raises InputError: no rows, no readable row, a field that none of many rows has.
     """
     fields = [fields[0], *fields[texts:]] if file.format == "txt" else fields
     rows = list(itertools.islice(read(file, fields), PEEK_ROWS))
@@ -121,6 +122,9 @@ def check(file: RawFile, fields: Sequence[str], texts: int = 1) -> None:
         line, reason, detail, _ = rejects[0]
         raise InputError(f"{file.where}:{line}: {reason}, {detail}; none of the first rows is readable {file.format}")
     names = dict.fromkeys(name for row in rows if isinstance(row, Record) for name in row.values)
+    if not names.keys() >= {*fields}:
+        more = itertools.islice(read(file, fields), SEARCHED_ROWS)
+        names |= dict.fromkeys(name for row in more if isinstance(row, Record) for name in row.values)
     check_columns(file.where, list(names), fields)
 
 

@@ -89,8 +89,7 @@ def _made_for(subset: Artifact) -> tuple[Artifact, list[str]]:
 
 
 def _made_for_another(count: int, task: Artifact) -> str:
-    texts = f"{count:,} dev and test texts of {task.uri} were not looked for in its passages"
-    return f"was made for another split: {texts}"
+    return f"was made for another split: {count:,} dev and test texts of {task.uri} were not looked for in its passages"
 
 
 def _texts(task: Artifact, *splits: str) -> set[str]:

@@ -56,11 +56,12 @@ def test_numbers_that_floats_cannot_tell_apart_are_two_classes(tmp_path):
     assert load(labelled(tmp_path / "t.csv", large * 10), tmp_path).details["labels"] == large
 
 
-@pytest.mark.parametrize(("one", "other"), [("pos", "Pos"), ("1", "1.0"), ("straße", "STRASSE")])
+@pytest.mark.parametrize(("one", "other"), [("pos", "Pos"), ("1", "1.0"), ("straße", "STRASSE"), ("pos", "pos\u200b")])
 def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
     path = labelled(tmp_path / "t.csv", [one, "7"] * 15 + [other, other])
+    shown = other.replace("\u200b", r"\u200b")
     assert refused(load, path, tmp_path) == (
-        f"{path}:32: labels '{other}' (2 rows) and '{one}' (15 rows) differ in spelling only; unify them, or set "
+        f"{path}:32: labels '{shown}' (2 rows) and '{one}' (15 rows) differ in spelling only; unify them, or set "
         "problem to classification to keep both"
     )
     assert len(load(path, tmp_path, problem="classification").details["labels"]) == 3

@@ -253,11 +253,11 @@ def _few(some: Sequence[Example], examples: Sequence[Example]) -> bool:
 
 
 def _check_spelling(examples: Sequence[Example]) -> None:
-    """Raise InputError if two labels differ in case only, or as numbers in how they are written."""
+    """Raise InputError if two labels differ in case or unseen characters only, or as numbers in how they look."""
     counts = Counter(label for example in examples for label in example.labels)
     first = dict[str | Decimal, str]()
     for label in sorted(counts, key=lambda label: -counts[label]):
-        frequent = first.setdefault(Decimal(label) if is_number(label) else fold(label), label)
+        frequent = first.setdefault(Decimal(seen) if is_number(seen := compared(label)) else fold(seen), label)
         if frequent != label:
             where = next(example.where for example in examples if label in example.labels)
             raise InputError(

@@ -325,9 +325,10 @@ def test_quoted_values_of_several_lines_are_rejected_whole_in_tsv(tmp_path, text
     assert {row.reason for row in found if isinstance(row, Reject)} == {"quoted lines"}
 
 
-def test_a_hint_for_excel_is_no_header(tmp_path):
+@pytest.mark.parametrize("above", ["sep=;\n", "\r\n\n"])
+def test_hints_for_excel_and_empty_lines_are_no_header(tmp_path, above):
     path = tmp_path / "x.csv"
-    path.write_text("sep=;\ntext;label\none, two;a\n")
+    path.write_text(f"{above}text;label\none, two;a\n")
     assert [row.values for row in rows_of(path)] == [{"text": "one, two", "label": "a"}]
 
 

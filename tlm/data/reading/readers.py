@@ -271,7 +271,7 @@ def _doubted(file: RawFile, rows: Iterator[_Record | Reject]) -> Iterator[_Recor
 
 def _csv(file: RawFile) -> Iterator[_Record | Reject]:
     record, width = _Record(1), 0
-    head = next(lines(file), (1, b""))[1].decode(errors="replace")
+    head = next((line for _, line in lines(file) if not line.isspace()), b"").decode(errors="replace")
     separator = "," if len(file.header) == 1 else csv_separator(head)
 
     def text() -> Iterator[str]:

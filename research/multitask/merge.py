@@ -36,7 +36,7 @@ def task_subsets(
     return [merge_subsets(own, filters=replace(filters, min_words=0), root=root), *own]  # short ones are gone already
 
 
-VERSION = 3
+VERSION = 4
 MERGED = SUBSET.append(pa.field("tasks", pa.list_(pa.string())))
 
 

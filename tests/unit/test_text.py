@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.data.passages import _PERHAPS_UNSPACED, _UNSPACED, split
-from tlm.data.text import MANY_MARKS, compared, fold, normalise, tokens
+from tlm.data.text import _INVISIBLE, MANY_MARKS, compared, fold, normalise, tokens
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 WORDS = st.text(st.sampled_from("ab我のกé́- 1"), min_size=1)
@@ -76,6 +76,7 @@ def test_folding_is_the_same_for_normalised_text(text):
         ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
         ("ที่นี่", ["ที่", "นี่"]),
         ("?!…", []),
+        ("✔\ufe0fok ❤\ufe0f . \u0301x", ["ok", "x"]),  # marks of what is no letter
     ],
 )
 def test_tokens_are_letters_and_digits(text, expected):
@@ -150,6 +151,7 @@ def test_a_run_without_spaces_is_cut_after_fifty_characters():
         ("see [A], [B] and <x>", "see a b and x"),  # not around anything
         ("</e1> before <e1>", "e1 before e1"),
         ("soft\u00adhyphen, zero\u200bwidth, a\ufeffb\u200d", "softhyphen zerowidth ab"),
+        ("葛\U000e0100 1\ufe0f", "葛 1"),
         ("می\u200cخواهم", "میخواهم"),
     ],
 )
@@ -175,7 +177,7 @@ def test_marks_between_words_leave_them_apart():
 
 @given(TEXTS)
 def test_a_text_without_marks_and_invisible_characters_is_compared_as_it_is(text):
-    plain = "".join(c for c in text if unicodedata.category(c) != "Cf" and c not in "<[")
+    plain = "".join(c for c in text if not _INVISIBLE.match(c) and c not in "<[")
     assert compared(plain) == plain
 
 

@@ -11,7 +11,7 @@ import regex
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Scripts written without spaces between words: each character is a token
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_TOKEN = regex.compile(rf"[{UNSPACED}--\p{{M}}]\p{{M}}*|[\p{{L}}\p{{N}}\p{{M}}--[{UNSPACED}]]+", regex.V1)
+_TOKEN = regex.compile(rf"(?!\p{{M}})(?:[{UNSPACED}]\p{{M}}*|[\p{{L}}\p{{N}}\p{{M}}--[{UNSPACED}]]+)", regex.V1)
 # What stands inside a word behind a letter: vowel signs and other marks, and the joiners of Indic and Persian spelling
 MARKS = r"\p{M}\p{Join_Control}"
 _UNSPACED = regex.compile(rf"[{UNSPACED}]", regex.V1)
@@ -19,7 +19,8 @@ _NOT_PLAIN = regex.compile(rf"[{MARKS}{UNSPACED}]", regex.V1)
 MANY_MARKS = 500
 _MANY_MARKS = regex.compile(rf"\p{{M}}{{{MANY_MARKS},}}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
-_INVISIBLE = regex.compile(r"\p{Cf}+")  # soft hyphens, joiners, zero-width spaces
+# Soft hyphens, joiners, zero-width spaces, and what makes ❤ red
+_INVISIBLE = regex.compile(r"[\p{Cf}\p{Variation_Selector}]+")
 # <e1> or [E1], and </e1>, [/E1] or [E1/]: the marks around a span, and other tags, which may have attributes
 _MARK = re.compile(r"([<\[])(/?)([A-Za-z][\w:.-]{0,31})(?:\s[^<>\[\]]{0,100}?)?(/?)([>\]])")
 _WORD = r"[\p{L}\p{N}\p{M}]"

@@ -56,7 +56,7 @@ def check_problem(problem: Problem) -> None:
             raise InputError(f"unknown {setting} '{value}'{nearest(value, known)}")
 
 
-VERSION = 4
+VERSION = 5
 CLASSES_SHOWN = 10
 FAR = 0.5  # of a split's share; farther from it, its size is said
 WHOLE = "all"  # stands for a split in which a single file is that has to be divided

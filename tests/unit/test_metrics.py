@@ -96,6 +96,8 @@ def test_calibration_error_by_its_definition() -> None:
     found = scores(gold, [0] * 6, chances, ["x", "y"])
     assert found["ece"] == pytest.approx(4 / 6 * abs(0.75 - 0.95) + 2 / 6 * abs(0.5 - 0.6))
     assert [(one["from"], one["n"]) for one in found["reliability"]] == [(0.5, 2), (0.9, 4)]
+    thresholded = scores([1, 1], [1, 1], np.array([[0.6, 0.4]] * 2), ["x", "y"])  # answers that are not the likeliest
+    assert thresholded["ece"] == pytest.approx(1 - 0.4)
 
 
 def test_a_calibrated_predictor_has_a_small_error_and_an_overconfident_one_a_large_one() -> None:

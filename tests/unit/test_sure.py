@@ -164,7 +164,7 @@ def test_thresholds_of_dev_hold_on_test_as_theory_has_it(store: Store) -> None:
     random = np.random.default_rng(0)
     splits = {name: random.uniform(0.5, 1, size) for name, size in (("dev", 30_000), ("test", 40_000))}
     right = {name: random.random(len(chances)) < chances for name, chances in splits.items()}
-    found = coverage(metrics_of(store.root, store.task, splits, right))
+    found = coverage(metrics_of(store.root, store.task, splits, right), ["yes", "no"])
     assert found is not None
     for share, row in zip((0.2, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), found, strict=True):
         for split in ("dev", "test"):
@@ -179,7 +179,7 @@ def test_where_there_is_nothing_to_show(case: str, store: Store) -> None:
     splits = {name: np.linspace(0.6, 0.9, size) for name, size in zip(("dev", "test"), sizes, strict=True)}
     splits = {name: np.full(len(values), 0.75) for name, values in splits.items()} if case == "all alike" else splits
     right = {name: np.ones(len(values), bool) for name, values in splits.items()}
-    assert coverage(metrics_of(store.root, store.task, splits, right)) is None
+    assert coverage(metrics_of(store.root, store.task, splits, right), ["yes", "no"]) is None
 
 
 def test_the_report_shows_what_the_thresholds_gave(store: Store) -> None:
@@ -208,18 +208,19 @@ def test_a_report_of_numbers_has_no_coverage(numbers: Store) -> None:
 
 
 def test_probabilities_are_read_without_an_object_for_each() -> None:
-    chances, answers = np.random.default_rng(0).random((1000, 200)), pa.array(["a", "b"] * 500)
-    rows = pa.table({"probabilities": list(chances), "gold": answers, "predicted": pa.repeat("b", 1000)})
+    chances, answers = np.random.default_rng(0).random((1000, 200)), pa.array(["0", "1"] * 500)
+    labels = [*map(str, range(200))]
+    rows = pa.table({"probabilities": list(chances), "gold": answers, "predicted": pa.repeat("1", 1000)})
     tracemalloc.start()
     try:
-        best, right = _answers(rows)
+        own, right = _answers(rows, labels)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (best == chances.max(axis=1)).all()
+    assert (own == chances[:, 1]).all()
     assert (right == (np.arange(1000) % 2 == 1)).all()
     assert peak < chances.nbytes
-    assert [len(one) for one in _answers(rows.slice(0, 0))] == [0, 0]
+    assert [len(one) for one in _answers(rows.slice(0, 0), labels)] == [0, 0]
 
 
 # Cascades

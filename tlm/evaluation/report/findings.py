@@ -318,10 +318,8 @@ def _text_of(group: Summary) -> str:
 
 def _order(differences: Sequence[Difference]) -> Iterator[str]:
     found = [one for one in differences if one["low"] is not None and one["question"] in (ENCODERS, OTHERS)]
-    for one in found:
-        if one["ahead"]:
-            other = one["second"] if one["ahead"] == one["first"] else one["first"]
-            yield f"{one['ahead']} is ahead of {other}: {points(seen_from(one['ahead'], one))}."
+    for one in (seen_from(one["ahead"], one) for one in found if one["ahead"]):
+        yield f"{one['first']} is ahead of {one['second']}: {points(one)}."
     if still_open := [f"{one['first']} and {one['second']}" for one in found if not one["ahead"]]:
         yield f"No order is claimed between {', between '.join(still_open)}, because each interval includes 0."
 

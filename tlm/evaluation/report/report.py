@@ -191,11 +191,12 @@ def _looked_at(groups: list[Group], best: str, compared: list[Difference]) -> li
 
 def _answers(best: Group, groups: list[Group]) -> "Answers":
     """The answers of the best group on test, as its kind of problem allows; F1 of each class for all of `groups`."""
-    regression, several = (best.runs[0].values["problem"] == problem for problem in ("regression", SEVERAL))
+    first, run = best.runs[0].values, best.runs[best.best_on_dev].artifact
+    regression, several = (first["problem"] == problem for problem in ("regression", SEVERAL))
     return {
         "classes": None if regression else _classes(groups, best),
         "confusion": None if regression or several else _confusion(best),
-        "coverage": None if regression or several else coverage(best.runs[best.best_on_dev].artifact),
+        "coverage": None if regression or several else coverage(run, first["labels"]),
         "scatter": _scatter(best) if regression else None,
     }
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks import metrics as known
-from tlm.data.tasks.examples import LISTS, SEVERAL, classes_of
+from tlm.data.tasks.examples import LISTS, SEVERAL, classes_of, values_of
 from tlm.data.tasks.metrics import Array, Split, above, cross_decided, score, sum_in_order
 from tlm.evaluation.pages.text import visible
 
@@ -90,7 +90,7 @@ def positive(labels: Sequence[str]) -> str:
 def _classification(gold: Array, predicted: Array, chances: Array, labels: Sequence[str]) -> dict[str, Any]:
     confusion = np.zeros((len(labels), len(labels)), dtype=np.int64)
     np.add.at(confusion, (gold, predicted), 1)
-    bins = _reliability(gold == predicted, chances.max(axis=1, initial=0.0))
+    bins = _reliability(gold == predicted, chances[np.arange(len(gold)), predicted])
     metrics = (*known.CLASSIFICATION, known.POSITIVE) if positive(labels) else known.CLASSIFICATION
     return {
         "n": len(gold),
@@ -250,17 +250,17 @@ DIGITS = 4  # of a threshold, so that one can type it
 Answers = tuple[NDArray[np.float64], NDArray[np.bool_]]  # the probability of each answer, and whether it is right
 
 
-def coverage(metrics: Artifact) -> list[dict[str, Any]] | None:
+def coverage(metrics: Artifact, labels: list[str]) -> list[dict[str, Any]] | None:
     """Thresholds that answer `SHARES` of dev, and what they give on dev and on test.
 
     Args:
-        metrics: Of a model for single labels.
+        metrics: Of a model for single labels, which are `labels` in order.
 
     Returns:
         Rows, each with ``at_least`` and, for dev and test, ``share`` and ``accuracy`` of the answered texts (None if
         there are none). None if dev or test has no texts, or if all answers have the same probability.
     """
-    splits = {name: _answers(predictions_of(metrics, name)) for name in ("dev", "test")}
+    splits = {name: _answers(predictions_of(metrics, name), labels) for name in ("dev", "test")}
     chances = np.sort(splits["dev"][0])[::-1]
     if not len(splits["test"][0]) or len(np.unique(chances)) < 2:
         return None
@@ -269,9 +269,10 @@ def coverage(metrics: Artifact) -> list[dict[str, Any]] | None:
     return [{"at_least": at, **{name: _at(at, *one) for name, one in splits.items()}} for at in (*thresholds, 0.0)]
 
 
-def _answers(rows: pa.Table) -> Answers:
-    chances = pc.list_flatten(rows["probabilities"]).to_numpy().reshape(len(rows), -1 if len(rows) else 1)
-    return chances.max(axis=1), pc.equal(rows["gold"], rows["predicted"]).to_numpy()
+def _answers(rows: pa.Table, labels: list[str]) -> Answers:
+    chances = pc.list_flatten(rows["probabilities"]).to_numpy().reshape(len(rows), len(labels))
+    own = chances[np.arange(len(rows)), values_of(rows["predicted"], labels)]  # an imported answer may not be likeliest
+    return own, pc.equal(rows["gold"], rows["predicted"]).to_numpy()
 
 
 def _at(at_least: float, chances: NDArray[np.float64], right: NDArray[np.bool_]) -> dict[str, float | None]:

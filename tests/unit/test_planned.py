@@ -16,6 +16,7 @@ from tlm.evaluation.score.mix import ReportRow
         ("static-random", "static", ("static-random", "static", "random")),
         ("static-task-only + baseline", "mixture", ("static-task-only + linear", "static + linear", "task-only")),
         ("bm25 + baseline", "mixture", ("bm25 + linear", "encoder + linear", "bm25")),
+        ("baseline + static-bm25 + bm25", "mixture", ("linear + static + bm25", "encoder + static + linear", "bm25")),
         ("bm25 + static-bm25 + baseline", "mixture", ("bm25 + static + linear", "encoder + static + linear", "bm25")),
         ("bm25 × 5", "mixture", ("bm25 × 5", "encoder × 5", "bm25")),
         ("bm25 + random", "mixture", ("bm25 + random", "encoder + encoder", "bm25 + random")),

@@ -58,15 +58,15 @@ class ReportRow(NamedTuple):
         """Describe an arm, or a mixture such as ``bm25 + static-bm25 + baseline``."""
         if stage == IMPORTED:
             return cls(arm, IMPORTED, "")
+        parts = [cls.of(one, stage) for one in arm.split(ELSE)] if ELSE in arm else [*map(_part, arm.split(PARTS))]
+        texts = PARTS.join(dict.fromkeys(part.text for part in parts if part.text))
         if ELSE in arm:
-            rows = [cls.of(one, stage) for one in arm.split(ELSE)]
-            texts = dict.fromkeys(row.text for row in rows if row.text)
-            return cls(ELSE.join(row.name for row in rows), ELSE.join(row.kind for row in rows), PARTS.join(texts))
-        parts = [_part(part) for part in arm.split(PARTS)]
+            return cls(ELSE.join(part.name for part in parts), ELSE.join(part.kind for part in parts), texts)
         trained = {part.text for part in parts if part.kind.startswith((ENCODER, PUBLISHED))}
         names = (STATIC if part.kind == STATIC and part.text in trained else part.name for part in parts)
-        texts = dict.fromkeys(part.text for part in parts if part.text)
-        return cls(PARTS.join(names), PARTS.join(part.kind for part in parts), PARTS.join(texts))
+        # whatever the order in which they were mixed
+        kinds = sorted([part.kind for part in parts], key=lambda one: (one.startswith(LINEAR), one.startswith(STATIC)))
+        return cls(PARTS.join(names), PARTS.join(kinds), texts)
 
     @property
     def place(self) -> int:

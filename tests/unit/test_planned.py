@@ -127,6 +127,11 @@ def test_a_mixture_stands_for_its_part_alone_however_far_that_is_ahead_on_dev() 
     assert challenger([LINEAR, *alone, *MIXED, *network])["name"] == "bm25 + linear"
 
 
+def test_of_two_linear_models_the_better_on_dev_is_the_one_to_beat() -> None:
+    weak = row("linear (spans=< >)", "linear", "", 0.5)
+    assert planned([weak, LINEAR, *MIXED])[0] == ("static-bm25 + linear", "linear", AHEAD)
+
+
 def test_nothing_is_planned_for_one_row() -> None:
     assert planned([LINEAR]) == []
     assert challenger([LINEAR]) is LINEAR

@@ -114,8 +114,8 @@ def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tup
 
 
 def linear_of(groups: list[Summary]) -> Summary | None:
-    """The linear model, if it is among the groups."""
-    return next((group for group in groups if group["kind"] == LINEAR), None)
+    """The linear model, if it is among the groups; of several, such as with spans and without, the best on dev."""
+    return max((one for one in groups if one["kind"] == LINEAR), key=lambda one: one["dev"]["mean"], default=None)
 
 
 def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kfp import dsl
 from scipy import sparse, special
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 from research.fewer_labels import fewer_labels
 from research.multitask.plan import load_together
@@ -39,6 +40,7 @@ from tlm.evaluation.predict.written import columns, write_rows
 from tlm.evaluation.report.kfp import log_scores, summary
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline, static
+from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.imported import import_predictions
 from tlm.evaluation.score.mix import mix
 from tlm.serving.protocol import Asked, Served, answer_v1, answer_v2, metadata
@@ -183,6 +185,17 @@ def test_test_is_decided_by_the_thresholds_of_the_model(scored, task, kind):
     assert table["predicted"].to_pylist() == names
     assert np.array(table["probabilities"].to_pylist()) == pytest.approx(values, abs=1e-12)
     assert np.ptp(values.sum(axis=1)) > 0.5  # each label by itself
+
+
+def test_dev_of_another_task_is_decided_by_the_thresholds_of_the_model_too(scored, task, tmp_path):
+    """No threshold was fitted to it: half of its texts have got one label more."""
+    given = [(f"{text} too", sorted({*own, BOTH[1]}) if n % 2 else own) for n, (text, own) in enumerate(rows(240, 9))]
+    model, root = Artifact.open(scored["linear"]).input("model").uri, task.store.root
+    other = load(write(tmp_path / "other.jsonl", given), Path(root))
+    found = Artifact.open(evaluate(model, other.uri, root=root)).json("metrics.json")["splits"]
+    for name, split in read_splits(other, "dev", "test").items():
+        said = [[label in one["labels"] for label in BOTH] for one in predict(model, split.texts)]
+        assert found[name]["micro_f1"] == pytest.approx(f1_score(split.gold, said, average="micro"))
 
 
 def test_a_mixture_averages_probabilities_and_fits_thresholds_anew(scored, task):

@@ -90,25 +90,30 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     """
     trained, examples = trained_by(model), Artifact.open(task, "task")
     check_unseen(trained, examples)
-    kind = trained.manifest.kind
-    stages = stages_of(trained)
+    kind, stages = trained.manifest.kind, stages_of(trained)
     if "stage 1" in stages:
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
-    unfitted = kind == "checkpoint" and examples.details["problem"] == SEVERAL  # dev was scored by fitted thresholds
-    settings = scored(examples) | ({"threshold": UNFITTED} if unfitted else {})
+    settings = scored(examples)
+    if examples.details["problem"] == SEVERAL:
+        settings |= {"threshold": UNFITTED} if kind == "checkpoint" else _of_dev(trained, examples)
     recipe = Recipe("metrics", "evaluate", VERSION, settings, inputs={kind: trained, "task": examples})
     with own_cards(device, int(finished(recipe, root) is None)):
-        return produce(recipe, root, _write, trained, stages, examples, device, root)
+        return produce(recipe, root, _write, recipe, stages, device, root)
 
 
-def _write(
-    draft: Draft, trained: Artifact, stages: dict[str, Artifact], task: Artifact, device: str, root: str | None
-) -> None:
+def _of_dev(trained: Artifact, task: Artifact) -> dict[str, Any]:
+    """The setting where dev is new to a model of several labels, whose thresholds were fitted to another one."""
+    both = (read_splits(one, "dev").values() for one in (task, trained.nearest("task") or task))
+    return {} if set.intersection(*map(twins_of, both)) else {"new_dev": True}
+
+
+def _write(draft: Draft, recipe: Recipe, stages: dict[str, Artifact], device: str, root: str | None) -> None:
+    (trained, task), new = recipe.inputs.values(), "new_dev" in recipe.settings
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
     splits = read_splits(task, "dev", "test")
     found, speed = measured(predictor, place, splits)
-    predictions = [Prediction.of(splits[name], values, predictor.thresholds) for name, values in found.items()]
+    predictions = [Prediction.of(splits[name], one, predictor.thresholds, new=new) for name, one in found.items()]
     size = sum(entry.size for entry in trained.entries("model/*"))
     details, start = trained.details, stages.get("stage 1")
     identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1], "mlm_loss": None}

@@ -23,7 +23,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
 from tlm.data.tasks import metrics as known
 from tlm.data.tasks.examples import LISTS, SEVERAL, classes_of, values_of
-from tlm.data.tasks.metrics import Array, Split, above, cross_decided, score, sum_in_order
+from tlm.data.tasks.metrics import Array, Floats, Split, above, cross_decided, score, sum_in_order
 from tlm.evaluation.pages.text import visible
 
 BINS = 10
@@ -157,14 +157,14 @@ class Prediction:
     probabilities: NDArray[np.float64] | None
 
     @classmethod
-    def of(cls, split: Split, values: NDArray[np.float64], thresholds: list[float] | None = None) -> "Prediction":
+    def of(cls, split: Split, values: Floats, thresholds: list[float] | None = None, new: bool = False) -> "Prediction":
         """Predict the likeliest class from probabilities, shape [n, classes], or take numbers, shape [n, 1].
 
-        Of several labels a text, those above `thresholds`; for dev, if these are fitted to it, above such that are
-        fitted to the other groups of dev.
+        Of several labels a text, those above `thresholds`; for dev, if it is not `new` and these are fitted to it,
+        above such that are fitted to the other groups of dev.
         """
         if thresholds is not None:
-            crossed = split.name == "dev" and set(thresholds) != {known.UNFITTED}
+            crossed = split.name == "dev" and not new and set(thresholds) != {known.UNFITTED}
             decided = cross_decided(values, split.gold, split.group) if crossed else above(values, thresholds)
             return cls(split, decided, values)
         return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
@@ -197,8 +197,7 @@ def write_metrics(
         identity: arm, seed, stage and mlm_loss; they also go into the manifest's details.
         facts: More for metrics.json, such as the cost or the chosen settings.
     """
-    details = task.details
-    labels = classes_of(task)
+    details, labels = task.details, classes_of(task)
     splits = {one.split.name: one.scores(labels) for one in predictions}
     some_copied = [one for one in predictions if one.split.copied.any() and not one.split.copied.all()]
     summary = {"task": details["name"], "metric": details["metric"], **identity}

@@ -61,10 +61,16 @@ def test_labels_that_differ_in_case_only_are_asked_about(tmp_path, one, other):
     path = labelled(tmp_path / "t.csv", [one, "7"] * 15 + [other, other])
     shown = other.replace("\u200b", r"\u200b")
     assert refused(load, path, tmp_path) == (
-        f"{path}:32: labels '{shown}' (2 rows) and '{one}' (15 rows) differ in spelling only; unify them, or set "
-        "problem to classification to keep both"
+        f"{path}:32: labels '{shown}' (2) and '{one}' (15) differ in spelling only; unify them, or set problem to "
+        "classification to keep them all"
     )
     assert len(load(path, tmp_path, problem="classification").details["labels"]) == 3
+
+
+def test_all_labels_that_differ_in_case_only_are_named_at_once(tmp_path):
+    path = labelled(tmp_path / "t.csv", ["pos", "neg"] * 15 + ["NEG", "NEG", "Pos"])
+    told = refused(load, path, tmp_path)
+    assert told.startswith(f"{path}:32: labels 'NEG' (2) and 'neg' (15), 'Pos' (1) and 'pos' (15) differ in spelling")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_separator_is_named_in_the_key_and_nothing_else_is(tmp_path):
         ({key: [] for key in range(50)}, r"no training example has a label; expected at least two labels"),
         (
             {3: ["red", "Blue"]},
-            r"all\.jsonl:4: labels 'Blue' \(1 rows\) and 'blue' \(.* rows\) differ in spelling only",
+            r"all\.jsonl:4: labels 'Blue' \(1\) and 'blue' \(.*\) differ in spelling only",
         ),
     ],
 )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tlm.data.overlap import overlapping
-from tlm.data.reading.files import RawFile
+from tlm.data.reading.files import RawFile, some
 from tlm.data.reading.readers import read, read_all
 from tlm.data.reading.records import BadRow, Record, Rejects, checked_text, name_of, text_of, value_of
 from tlm.data.text import compared, fold, tokens
@@ -248,22 +248,22 @@ def _check_slips(words: Sequence[Example], numbers: Sequence[Example], fractions
 
 
 def _few(some: Sequence[Example], examples: Sequence[Example]) -> bool:
-    total = len(examples)
-    return 0 < len(some) <= min(max(FEW, SHARE_FEW * total), MOST_FEW * total)
+    return 0 < len(some) <= min(max(FEW, SHARE_FEW * len(examples)), MOST_FEW * len(examples))
 
 
 def _check_spelling(examples: Sequence[Example]) -> None:
-    """Raise InputError if two labels differ in case or unseen characters only, or as numbers in how they look."""
+    """Raise InputError if labels differ in case or unseen characters only, or as numbers in how they look."""
     counts = Counter(label for example in examples for label in example.labels)
     first = dict[str | Decimal, str]()
+    pairs = dict[str, str]()
     for label in sorted(counts, key=lambda label: -counts[label]):
         frequent = first.setdefault(Decimal(seen) if is_number(seen := compared(label)) else fold(seen), label)
         if frequent != label:
-            where = next(example.where for example in examples if label in example.labels)
-            raise InputError(
-                f"{where}: labels '{label}' ({counts[label]:,} rows) and '{frequent}' ({counts[frequent]:,} rows) "
-                "differ in spelling only; unify them, or set problem to classification to keep both"
-            )
+            pairs[label] = f"'{label}' ({counts[label]:,}) and '{frequent}' ({counts[frequent]:,})"
+    if pairs:
+        where = next(example.where for example in examples if not pairs.keys().isdisjoint(example.labels))
+        advice = "unify them, or set problem to classification to keep them all"
+        raise InputError(f"{where}: labels {some([*pairs.values()])} differ in spelling only; {advice}")
 
 
 def _check_joined(examples: Sequence[Example]) -> None:

@@ -122,7 +122,8 @@ def test_csv_in_and_out(made: Made, tmp_path: Path) -> None:
     with source.open("w", newline="") as file:
         csv.writer(file).writerows([["id", "words"], *([index, text] for index, text in enumerate(texts)), ["9"]])
     predict_command(made[1], source=str(source), to=str(target), to_format="csv", text_field="words", device="cpu")
-    with target.open(newline="") as file:
+    assert target.read_bytes().startswith("\ufeffrow,".encode())  # by which Excel knows UTF-8
+    with target.open(encoding="utf-8-sig", newline="") as file:
         header, *rows = list(csv.reader(file))
     assert header == ["row", "text", "label", "probability", "p(=cmd)", "p(plain)", "error"]
     assert [row[1] for row in rows] == ["'=HYPERLINK(1)", *texts[1:3], "+1", "-2", "'@x", "plain", ""]
@@ -293,7 +294,7 @@ def test_other_fields_are_kept_also_of_bad_rows(made: Made, tmp_path: Path) -> N
     predict_command(made[1], source=str(tmp_path / "in.csv"), to=str(tmp_path / "out.csv"), keep=["id"], device="cpu")
     assert (
         (tmp_path / "out.csv")
-        .read_text()
+        .read_text(encoding="utf-8-sig")
         .startswith("row,id,text,label,probability,p(=cmd),p(plain),error\n1,'=7,alpha,")
     )
     with pytest.raises(InputError, match="answers have a field 'label' of their own"):
@@ -348,7 +349,7 @@ def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None
     (source := tmp_path / "in.txt").write_text("alpha\n")
     for name, begins in (("out.csv", "row,text,"), ("out.CSV", "row,text,"), ("out", '{"row": 1')):
         predict_command(made[1], source=str(source), to=str(tmp_path / name), device="cpu")
-        assert (tmp_path / name).read_text().startswith(begins)
+        assert (tmp_path / name).read_text(encoding="utf-8-sig").startswith(begins)
     predict_command(made[1], source=str(source), to=str(tmp_path / "as.csv"), to_format="jsonl", device="cpu")
     assert (tmp_path / "as.csv").read_text().startswith("{")
 

@@ -62,8 +62,7 @@ def power(value: float) -> str:
     if value < 1e6:
         return f"{float(f'{value:.3g}'):,.0f}"
     digits, exponent = f"{value:.1e}".split("e")
-    raised = str(int(exponent)).translate(SUPERSCRIPTS)
-    return f"{digits.removesuffix('.0')}·10{raised}"
+    return f"{digits.removesuffix('.0')}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
 def signed(value: float) -> str:

@@ -103,6 +103,20 @@ def test_numbered_parts_of_a_split_are_one(tmp_path):
     assert pairs(task, "train") == SPLITS["train"]
 
 
+def test_files_to_be_split_stand_beside_texts_that_stay_in_train(tmp_path, capsys):
+    rows = numbered(400, ["a", "b"])
+    parts = {"all-1": rows[:200], "all-2": rows[200:], "train-1": [("chosen text", "a"), ("another one", "b")]}
+    task = load(folder(tmp_path / "t", parts), tmp_path)
+    one = load(write(tmp_path / "one.jsonl", rows), tmp_path)
+    for split in ("dev", "test"):
+        assert sorted(pairs(task, split)) == sorted(pairs(one, split))
+    assert sorted(pairs(task, "train")) == sorted([*pairs(one, "train"), *parts["train-1"]])
+    assert task.details["name"] == "t"
+    path = folder(tmp_path / "split", {**SPLITS, "all": rows})  # what the splits were drawn from, perhaps
+    assert pairs(load(path, tmp_path), "train") == SPLITS["train"]
+    assert f"{path}: not in train, dev or test: all.jsonl" in capsys.readouterr().err
+
+
 def test_pairs_and_ids_and_other_names(tmp_path):
     rows = {split: [(f"{text} q", text, label, number) for number, (text, label) in enumerate(own)]
             for split, own in SPLITS.items()}  # fmt: skip

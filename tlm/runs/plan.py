@@ -55,8 +55,7 @@ class Arms(NamedTuple):
     @property
     def texts(self) -> list[str]:
         """The texts to select, each once; BM25's, which is exported in any case, if no arm needs one."""
-        found = dict.fromkeys([*self.scratch, *filter(None, self.further)])
-        return [*found] or ["bm25"]
+        return [*dict.fromkeys([*self.scratch, *filter(None, self.further)])] or ["bm25"]
 
 
 def preset_of(further: str, given: str) -> str:

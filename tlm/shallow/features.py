@@ -191,8 +191,7 @@ def features(marked: Marked[list[str]]) -> list[str]:
     for name, span in zip("ABCD", marked.spans, strict=False):
         found += [f"{name}: {gram}" for gram in _grams(span, 2)]
         found += [f"{name} begins {span[0]}", f"{name} ends {span[-1]}"] if span else []
-    last = [span[-1] for span in marked.spans if span]
-    found.append(f"ends {' '.join(last)}")
+    found.append(f"ends {' '.join(span[-1] for span in marked.spans if span)}")
     for number, words in enumerate(marked.between):
         grams = _grams(words, 3)
         found += [f"between {number}: {gram}" for gram in grams]

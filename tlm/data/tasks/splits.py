@@ -150,14 +150,17 @@ SPLITS = ("train", "dev", "test")
 LEAKS = pa.schema(
     [("example", "int64"), ("split", "string"), ("train", "int64"), ("same_label", "bool"), ("text", "string")]
 )
-NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test"}
+WHOLE = "all"  # stands for a split where files are that have to be divided
+NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test", WHOLE: WHOLE}
 
 
 def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = NAMES) -> dict[str, list[RawFile]]:
     """Return the files of a task folder by split: ``train.csv``, ``valid.jsonl.gz``, ``test-00000-of-00002.parquet``….
 
-    Other files are not used, and named where `names` are the usual ones; a split may have several numbered files in one
-    folder. `names` are regular expressions for the file names of each split, without number and extensions.
+    Without dev and test files, files called ``all.csv``, ``all-2.csv``… are those to be divided; train files beside
+    them stay in train. Other files are not used, and named where `names` are the usual ones; a split may have several
+    numbered files in one folder. `names` are regular expressions for the file names of each split, without number and
+    extensions.
 
     Raises:
         InputError: no train or test file; two different files for the same split.
@@ -166,17 +169,19 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
     for split, name in names.items():
         pattern = re.compile(rf"(?:{name})(?P<number>[-_.]\d[-_\w]*)?", re.IGNORECASE)
         matches = [(file, match) for file in files if (match := pattern.fullmatch(file.stem))]
+        if split == WHOLE and (not matches or found["dev"] or found["test"]):
+            continue
         found[split] = [file for file, _ in matches]
         folders = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in found[split]}
         if len(matches) > 1 and not (len(folders) == 1 and all(match["number"] for _, match in matches)):
             first, second = found[split][:2]
             raise InputError(f"{path} has both {first.where} and {second.where}; expected one {split} file")
     for split in ("train", "test"):
-        if not found[split]:
+        if not found[split] and WHOLE not in found:
             there = ", ".join(file.name for file in files[:5])
             raise InputError(
                 f"{path} has no {split} file among {there}; expected train, dev and test (such as {split}.jsonl), "
-                "or the path of a single file to be split"
+                "or all.jsonl or the path of a single file to be split"
                 if names is NAMES
                 else f"{path} has no file for {split} among {there}; expected one called {names[split]}"
             )
@@ -187,14 +192,15 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
 
 
 def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:
-    """Assign splits to the examples that are not in dev or test; return all in order train, dev, test.
+    """Assign splits to the examples of `WHOLE`, or else of train; return all in order train, dev, test.
 
     `shares` of them are drawn for dev and test, with `by_label` from each label; `seed` determines which. Equal texts
     stay together, and so do groups, if the task has them. Of several labels of a text, the rarest one counts; what
     train would lack then stays in it.
     """
-    settled = [example for example in examples if example.split in ("dev", "test")]
-    free = [example for example in examples if example.split not in ("dev", "test")]
+    source = WHOLE if any(example.split == WHOLE for example in examples) else "train"
+    settled = [example for example in examples if example.split != source]
+    free = [example for example in examples if example.split == source]
     twins, labels = [example.twin for example in free], _rarest(free) if by_label else [""] * len(free)
     groups = [example.group for example in free]
     names = connected(twins, groups) if any(groups) else twins

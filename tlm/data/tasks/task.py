@@ -21,7 +21,7 @@ from tlm.data.tasks import labelled
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, POSITIVE, metric_for
-from tlm.data.tasks.splits import GROUP, SPLITS, divided, find_leaks, split_files
+from tlm.data.tasks.splits import GROUP, SPLITS, WHOLE, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
 from tlm.settings.options import Fields, Problem, names_in
@@ -59,7 +59,6 @@ def check_problem(problem: Problem) -> None:
 VERSION = 5
 CLASSES_SHOWN = 10
 FAR = 0.5  # of a split's share; farther from it, its size is said
-WHOLE = "all"  # stands for a split in which a single file is that has to be divided
 
 
 def load_task(
@@ -87,7 +86,8 @@ def load_task(
 
     Args:
         path: Folder with train, dev (or valid, validation, val) and test files, several of a split numbered
-            (train-1.csv, train-2.csv); or one file; also on s3://; or a name such as paper:scierc.
+            (train-1.csv, train-2.csv); or one file to split, or a folder with all.csv (several: all-1.csv, all-2.csv)
+            to split and perhaps train files beside it; also on s3://; or a name such as paper:scierc.
         fields: The fields of the examples.
         problem: What is learned, and how it is scored.
         unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
@@ -175,7 +175,7 @@ def _shares(path: str, files: dict[str, list[RawFile]], dev_share: float, test_s
 
 def _name(path: str, files: dict[str, list[RawFile]]) -> str:
     """Return the name of the task: that of its file without extensions, or of its folder."""
-    if WHOLE in files:
+    if [*files] == [WHOLE]:
         return files[WHOLE][0].stem
     return PurePosixPath(path.rstrip("/")).name if "://" in path else Path(path).resolve().name
 

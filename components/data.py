@@ -129,6 +129,7 @@ def load_task(
     problem: str,
     files: str,
     unlabelled_path: str,
+    max_rejected: int,
     root: str,
     counts: Output[Metrics],
 ) -> str:
@@ -138,8 +139,8 @@ def load_task(
     from tlm.settings.options import Fields, Problem
 
     fields = Fields(text_field, pair_field, label_field, label_separator, group_field=group_field)
-    more = {"problem": Problem(metric, problem), "unlabelled": unlabelled_path, "files": files}
-    return log_counts(load_task(path, fields=fields, **more, root=root), counts)
+    more = {"problem": Problem(metric, problem), "unlabelled": unlabelled_path, "files": files, "root": root}
+    return log_counts(load_task(path, fields=fields, max_rejected=max_rejected, **more), counts)
 
 
 @component(DATA_IMAGE)

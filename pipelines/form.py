@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
-from tlm.settings.options import Fields, Layout, Problem
+from tlm.settings.options import NOT_NEGATIVE, Fields, Layout, Problem
 
 
 @dataclass
@@ -223,10 +223,13 @@ class Task(Examples):
 
     Args:
         files: Folder with the files of a task given by its name. Without it, they come from the Hub, but not in pods.
+        max_rejected: Unusable rows to set aside before the step stops; 0.1 % of all rows are always allowed, but no
+            more than a tenth of dev or test.
         path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.
         unlabelled_path: Files with more texts of the task, without labels: more queries, and more text to train on.
     """
 
     files: str = ""
+    max_rejected: Annotated[int, NOT_NEGATIVE] = 10
     path: str = "s3://tlm/task/"
     unlabelled_path: str = ""

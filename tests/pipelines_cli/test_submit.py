@@ -94,6 +94,7 @@ def test_an_experiment_is_found_again(ask, api: StandIn) -> None:
         ("registry_model=\n", r"the registered model's name is '\n'"),
         ("task_metric=makro_f1", "unknown metric 'makro_f1'; did you mean 'macro_f1'?"),
         ("task_problem=regresion", "unknown problem 'regresion'; did you mean 'regression'?"),
+        ("task_max_rejected=-1", "task_max_rejected is -1; expected 0 or more"),
         ("task_path=paper:sciercc", "no task of that name; did you mean 'paper:scierc'?"),
     ],
 )

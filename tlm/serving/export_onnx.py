@@ -56,8 +56,7 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
     for name in ("checkpoint", "task_tokens"):  # `evaluate` and reports look for these inputs of a model
         if name in trained.manifest.inputs:
             inputs[name] = trained.input(name)
-    recipe = Recipe("model", "export-onnx", VERSION, {}, inputs)
-    return produce(recipe, root, _write, trained, task)
+    return produce(Recipe("model", "export-onnx", VERSION, {}, inputs), root, _write, trained, task)
 
 
 def trained_model(uri: str) -> Artifact:
@@ -155,5 +154,4 @@ def _note(folder: Path, found: dict[str, Any]) -> None:
     """Add the comparison to the model card."""
     card = folder / "README.md"
     before = card.read_text(encoding="utf-8") if card.is_file() else ""
-    used = config_of(folder)[ONNX]["file"]
-    card.write_text(before + CARD.format(used=used, **found), encoding="utf-8")
+    card.write_text(before + CARD.format(used=config_of(folder)[ONNX]["file"], **found), encoding="utf-8")

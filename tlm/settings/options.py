@@ -136,6 +136,7 @@ class Fields(Options):
     group_field: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("text_field", "label_field"):
             if not names_in(getattr(self, name)):
                 raise InputError(f"{name} is empty; give the name of the field")

@@ -266,8 +266,7 @@ def _content(file: Path) -> bytes:
     from transformers import AutoTokenizer
 
     try:
-        found = AutoTokenizer.from_pretrained(file.parent, **HERE)
-        return str(found.backend_tokenizer.to_str()).encode()
+        return str(AutoTokenizer.from_pretrained(file.parent, **HERE).backend_tokenizer.to_str()).encode()
     except Exception as error:  # the library raises many kinds
         raise InputError(f"{file.parent} has no readable tokenizer ({reason(error)}); add a tokenizer.json") from None
 

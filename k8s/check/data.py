@@ -37,4 +37,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1])
     except (BotoCoreError, ClientError) as error:
-        sys.exit(f"k8s.check.data: {error}; check the keys, AWS_REGION and AWS_ENDPOINT_URL_S3")
+        sys.exit(f"k8s.check.data: {error}; check the keys, AWS_DEFAULT_REGION and AWS_ENDPOINT_URL_S3")

@@ -131,11 +131,11 @@ def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
     found, of_test = checks._rare(Artifact.open(make_task(tmp_path, rows, "macro_f1", [*counts])))
     assert (found.code, found.severity) == ("TLM011", checks.NOTE)
     assert found.sentence == (
-        "6 of 8 classes have fewer than 5 examples in train: d (2), e0 (3), e1 (3), e2 (3), e3 (3), …; label more, or "
+        "Fewer than 5 examples in train: 6 of 8 classes, d (2), e0 (3), e1 (3), e2 (3), e3 (3), …; label more, or "
         "merge classes."
     )
     assert of_test.sentence.startswith(
-        "8 of 8 classes have fewer than 5 examples in test: b (0), c (0), d (0), e0 (0), e1 (0), …"
+        "Fewer than 5 examples in test: 8 of 8 classes, b (0), c (0), d (0), e0 (0), e1 (0), …"
     )
     (alone,) = checks._rare(Artifact.open(make_task(tmp_path / "accuracy", rows, "accuracy", [*counts])))
     assert alone == found

@@ -159,7 +159,8 @@ def test_losses_over_another_vocabulary_are_not_compared(tmp_path: Path) -> None
     runs += [world.metrics("bm25", seed, 0.7, mlm=1.5, vocabulary="of a pre-trained model") for seed in range(2)]
     told = told_of(runs)
     assert sorted(told["losses"]) == ["random", "task-only"]
-    page = reported(tmp_path, runs)["md"].partition("## Results")[2].partition("Dev and test:")[0]
+    page, _, note = reported(tmp_path, runs)["md"].partition("## Results")[2].partition("Dev and test:")
+    assert "lower is better. –: none, or over another vocabulary." in note  # a linear model has none
     losses = {row.split("`")[1]: row.split("|")[-3].strip(" *") for row in page.splitlines() if "`" in row}
     assert losses["task-only"].startswith("5.00")
     assert losses["bm25"] == "–"

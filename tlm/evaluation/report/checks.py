@@ -206,8 +206,8 @@ def _rare(task: Artifact | None) -> Iterator[Check]:
             if rare and one.texts:
                 named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
                 named += ", …" * (len(rare) > NAMED)
-                of = f"{len(rare):,} of {len(labels):,} classes have fewer than {LEAST_OF_CLASS} examples in {split}"
-                yield Check("TLM011", NOTE, f"{of}: {named}; label more, or merge classes.")
+                few = f"Fewer than {LEAST_OF_CLASS} examples in {split}: {len(rare):,} of {len(labels):,} classes"
+                yield Check("TLM011", NOTE, f"{few}, {named}; label more, or merge classes.")
 
 
 def _hardly_retrieved(groups: Sequence[Group]) -> Iterator[Check]:

@@ -188,7 +188,7 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[s
         columns["masked-LM loss"] = lambda group: (
             score_text(group["mlm_loss"], 1.0, 2) if group["name"] in losses else "–"
         )
-        note += " The masked-LM loss is of stage 1 on test texts; lower is better. –: over another vocabulary."
+        note += " The masked-LM loss is of stage 1 on test texts; lower is better. –: none, or over another vocabulary."
     if any(group["cost"]["flops"]["mean"] for group in groups):
         columns["FLOPs"] = lambda group: "–" if (mean := group["cost"]["flops"]["mean"]) is None else power(mean)
     return by_arm(groups, columns, note=note, strong=best)

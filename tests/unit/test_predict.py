@@ -401,7 +401,7 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
     [
         ({"source": "absent.txt"}, "absent.txt cannot be read: No such file or directory"),
         ({"source": "empty.txt"}, "the input is empty"),
-        ({"source": "in.csv", "text_field": "txt"}, "no column 'txt'; did you mean 'text'?"),
+        ({"source": "in.csv", "text_field": "txt"}, "no column 'txt'; it has 'text', 'b'; did you mean 'text'?"),
         ({"source": "open.csv"}, "the head of the CSV cannot be read"),
         ({"source": "blank.csv"}, "the input is empty"),
         ({"source": "in.txt", "keep": ["b"]}, "plain text has no field 'b'"),

@@ -124,6 +124,16 @@ def test_the_weights_that_are_best_on_dev_are_kept(root, examples, end):
     assert best > 0.6  # words tell the class
 
 
+def test_the_rate_of_stage_2_rises_for_its_share_of_the_steps(root, examples, start):
+    rates = curve(model(root, start, examples, "finetune.epochs=2", "finetune.warmup_share=0.25"))["lr"]
+    assert rates.index(max(rates)) == round(0.25 * len(rates)) > 0
+
+
+def test_dropout_of_stage_2_is_its_own(root, examples, start):
+    one, other = (model(root, start, examples, "finetune.epochs=1", f"finetune.dropout={at}") for at in (0, 0.3))
+    assert curve(one)["ce"] != curve(other)["ce"]
+
+
 def test_probabilities_have_the_temperature_of_dev(root, examples, start, monkeypatch):
     settings = "finetune.epochs=1", "finetune.lr=0.01"
     ours = model(root, start, examples, *settings)

@@ -20,6 +20,7 @@ from tlm.evaluation.predict.models import model_of
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
+from tlm.training.classification import masked_lm_loss
 
 LABELS = ["blue", "green", "red"]
 
@@ -88,6 +89,8 @@ def test_what_is_recorded(tmp_path: Path) -> None:
     assert second.details["test"] == values["splits"]["test"]["macro_f1"]
     vocabulary = Artifact.open(checkpoint).input("task_tokens").input("tokenizer").details["vocab_size"]
     assert second.details["mlm_loss"] > np.log(vocabulary) - 1  # random weights know nothing
+    on_test = masked_lm_loss(Artifact.open(checkpoint), Artifact.open(task), "test", "cpu")
+    assert second.details["mlm_loss"] == on_test
     assert set(values["cost"]) == {"stage 1", "stage 2"}
     assert values["cost"]["stage 1"]["flops"] == 7000
     assert second.run()["stages"]["stage 1"]["threads"] == 1

@@ -7,6 +7,7 @@ import torch
 from tests.toys import ragged
 from tests.toys_training import checkpoint, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.shallow.static import cooccurrences, ppmi
 from tlm.training import joint
@@ -86,14 +87,15 @@ def begun(monkeypatch):
 
 
 def test_stage_1_begins_with_them_at_the_scale_of_fresh_embeddings(tmp_path, begun) -> None:
-    examples = task(tmp_path)
+    all_rows = [*rows(), ("ship wave ship wave ship sail", None, "", UNLABELLED)]
+    examples = task(tmp_path, all_rows)
     fresh, table = begun(tmp_path, examples, RANDOM), begun(tmp_path, examples, SVD)
     words = tokenizer(tmp_path, examples)
     own, fetched = (
         Texts.open(Artifact.open(tokenize(data, words, root=str(tmp_path))), 48)
         for data in (examples, passages(tmp_path, "subset"))
     )
-    train = np.flatnonzero([split == "train" for *_, split in rows()])
+    train = np.flatnonzero([split in ("train", UNLABELLED) for *_, split in all_rows])
     tokens, vectors = token_vectors([(own, train), (fetched, np.arange(len(fetched)))], *fresh.shape)
     expected = fresh.clone()
     expected[torch.from_numpy(tokens), : vectors.shape[1]] = torch.from_numpy(vectors) * fresh.std()

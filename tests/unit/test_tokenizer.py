@@ -17,6 +17,7 @@ from tests.toys import make, save
 from tests.toys_training import passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.training.input.texts import Ragged, Special
 from tlm.training.input.tokenize import tokenize
@@ -51,14 +52,16 @@ def test_dev_and_test_texts_are_never_looked_at(tmp_path, kind):
         return [
             (text + {"train": f" {train}", "dev": f" {dev}", "test": f" {dev}"}[split] * 20, None, gold, split)
             for text, _, gold, split in rows()
-        ]
+        ] + [("gazpacho " * 500, None, "", UNLABELLED)]
 
     plain, other = (
         built(tmp_path, task(tmp_path, with_words(dev, "quixotry")), kind=kind) for dev in ("zebu", "okapi")
     )
     assert plain.uri != other.uri
     assert plain.content == other.content
-    assert any("quixotry" in word for word in read(plain).get_vocab())  # a word of the train split is there
+    known = read(plain).get_vocab()
+    for word in ("quixotry", "gazpacho"):  # of train, and of a text without a label
+        assert any(word in one for one in known)
 
 
 @KINDS

@@ -13,7 +13,7 @@ import pytest
 
 from pipelines.form import Compared, Draws
 from research.retrieval.subsets import divergence
-from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of
+from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import descriptions
 from tlm.data.passages import passages, sample
@@ -143,8 +143,21 @@ def test_a_selection_becomes_a_subset_of_the_size_of_bm25s(made, root, arm):
 
 
 @pytest.mark.parametrize("arm", SCORED)
-def test_a_selection_is_the_same_twice_and_another_with_another_seed_if_it_draws(made, root, arm):
+def test_dev_and_test_texts_select_nothing(made, root, arm):
+    _, index, task, subset = made
+    more = task_of(COOKING, root, held_out=("drive the car with oil", "park the car"))
+    one, other = (retrieve(index, of, arm=arm, same_size_as=subset, root=root) for of in (task, more))
+    assert one != other
+    assert Artifact.open(one).content == Artifact.open(other).content
+
+
+@pytest.mark.parametrize("larger", [False, True])
+@pytest.mark.parametrize("arm", SCORED)
+def test_a_selection_is_the_same_twice_and_another_with_another_seed_if_it_draws(made, monkeypatch, arm, larger):
+    """The classifier draws where the corpus is larger than its sample."""
     corpus = Artifact.open(made[0])
+    if larger:
+        monkeypatch.setitem(SAMPLED, "classifier", 20)
     one, again, other = (SELECTORS[arm](corpus, COOKING, seed) for seed in (0, 0, 1))
     assert np.array_equal(one, again)
     assert np.array_equal(one, other) != draws(arm, corpus.details["passages"])

@@ -25,6 +25,7 @@ from tlm.retrieval.retrieve import SEARCHED, retrieve
 from tlm.retrieval.search.embed import StaticEmbedder, published_vectors
 from tlm.retrieval.selectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
 from tlm.retrieval.subset.export import export
+from tlm.settings.sections import SAMPLED
 
 
 @pytest.fixture
@@ -177,6 +178,14 @@ def test_static_vectors_have_length_one_and_nothing_in_common_and_can_be_kept(ma
     assert vectors @ embed.common == pytest.approx(np.zeros(3), abs=1e-6)
     embed.write(tmp_path / "vectors")
     assert np.array_equal(StaticEmbedder.read(tmp_path / "vectors")(texts), vectors)
+
+
+def test_vectors_are_learned_from_the_passages_that_the_seed_draws(made, monkeypatch):
+    monkeypatch.setitem(SAMPLED, "dense", 40)
+    index = Artifact.open(made[1])
+    one, again, other = (selectors.dense(index, "", seed).embed(COOKING) for seed in (0, 0, 1))
+    assert np.array_equal(one, again)
+    assert not np.allclose(one, other)
 
 
 @pytest.mark.parametrize("arm", SEARCHED)

@@ -90,6 +90,14 @@ def test_classes_share_the_hits_evenly_and_each_query_keeps_its_best(root):
     assert Artifact.open(shared).details["share"] == "classes"
 
 
+def test_a_text_of_two_classes_retrieves_as_many_as_the_rarer_one(root):
+    index, _ = share_world(root, {"a": 1}, 100)
+    rows = [(f"red a {number}", None, "a", "train") for number in range(9)]
+    rows += [("red", None, label, "train") for label in ("a", "b")]
+    hits = retrieve(index, make_task(Path(root), rows, "macro_f1", ["a", "b"]), top_k=4, share="classes", root=root)
+    assert Counter(columns(hits, "hits.parquet")["query"])[9] == 5 * 4
+
+
 def test_shared_by_examples_hits_have_the_key_that_they_had(root):
     index, task = share_world(root, {"a": 3, "b": 1}, 20)
     given = {"query": "full", "top_k": 2, "root": root}

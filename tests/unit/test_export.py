@@ -107,6 +107,18 @@ def test_a_planted_test_sentence_and_a_planted_near_duplicate_are_removed(tmp_pa
     }  # fmt: skip
 
 
+def test_of_a_dev_and_a_test_text_in_a_passage_the_test_text_is_named(tmp_path):
+    texts = [f"{ROLLED} {MARKED}", prose(0)]
+    subset = export(make(tmp_path, texts, one_each(texts), dev=[ROLLED], test=[MARKED]), root=str(tmp_path))
+    assert dropped(subset) == {0: ("overlaps test", "1.00 of the n-grams of example 3")}
+
+
+def test_five_words_are_enough_and_four_are_not(tmp_path):
+    texts = ["five words are enough here", "four words are few"]
+    subset = export(make(tmp_path, texts, one_each(texts)), root=str(tmp_path))
+    assert (list(kept(subset)), list(dropped(subset))) == ([0], [1])
+
+
 def test_each_filter_can_be_switched_off(tmp_path):
     texts = [prose(0), prose(0) + " more", f"{prose(1)} {MARKED}", "too short"]
     hits = make(tmp_path, texts, one_each(texts), test=[MARKED])

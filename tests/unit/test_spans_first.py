@@ -92,6 +92,12 @@ def test_a_task_without_marks_is_read_as_it_is(root) -> None:
     assert "tlm_spans_first" not in json.loads((start.path("model") / "config.json").read_text())
 
 
+def test_marks_are_those_of_training_texts(root) -> None:
+    examples = task(root, [(marked(text) if split == "train" else text, *more, split) for text, *more, split in rows()])
+    tokens = tokenize(examples, tokenizer(root, examples), spans_first=True, root=str(root))
+    assert Artifact.open(tokens).details["marks"] == [list(pair) for pair in MARKS]
+
+
 def test_prediction_prepares_texts_as_training_did(root, examples, start, trained) -> None:
     """The logits are those of transformers' own classes on texts that were prepared by hand."""
     folder = trained.path("model")

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from tlm.data.tasks.examples import examples, read_splits
 from tlm.errors import InputError
 from tlm.retrieval.search.index import build_index
 from tlm.runs import advise as step
-from tlm.runs.advise import ALONE, candidates, sample, tune
+from tlm.runs.advise import ALONE, Trial, candidates, overrides_of, sample, tune
+from tlm.settings.options import Filters
 from tlm.settings.presets import resolve
 from tlm.settings.sections import Retrieve
 
@@ -104,6 +106,27 @@ def test_a_search_keeps_settings_that_are_tied_and_its_repetition_makes_nothing(
     before = {path: path.stat().st_mtime_ns for path in root.rglob("manifest.json")}
     assert tune(*world, overrides=["retrieve.top_k=10"]) == study.uri
     assert {path: path.stat().st_mtime_ns for path in root.rglob("manifest.json")} == before
+
+
+@pytest.mark.usefixtures("small")
+def test_the_given_settings_are_in_the_last_round_and_kept_if_tied_although_they_take_longest(
+    world: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, made = Retrieve(top_k=12), step._trial
+
+    def slow(setting: Retrieve, *more: Any) -> Trial:
+        return made(setting, *more)._replace(cost=float(setting == start))
+
+    monkeypatch.setattr(step, "_trial", slow)
+    monkeypatch.setattr(step, "KEPT", 8)  # only the best of the first round goes on
+    study = Artifact.open(tune(*world, overrides=["retrieve.top_k=12"], filters=Filters(near_duplicates=False)))
+    rows = read_json(study, "study.json")["rows"]
+    assert rows[0]["settings"] != overrides_of(start), "in the first round another one is ahead"
+    last = {row["settings"]: row["tied"] for row in rows if row["part"] == 1}
+    assert last == {rows[0]["settings"]: True, overrides_of(start): True, ALONE: last[ALONE]}
+    assert study.details["overrides"] == overrides_of(start)
+    subsets = [one for one in study.lineage() if one.manifest.kind == "subset"]
+    assert {one.manifest.settings["jaccard"] for one in subsets} == {None}, "filtered as it was asked for"
 
 
 def test_settings_of_a_network_are_refused(world: tuple[str, str]) -> None:

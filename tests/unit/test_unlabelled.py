@@ -25,6 +25,7 @@ from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import export
 from tlm.runs.advise import advise_command
 from tlm.settings.options import Fields
+from tlm.shallow.static import StaticModel
 from tlm.training.input.batches import EXTERNAL, External, Stream
 from tlm.training.input.batches import UNLABELLED as NUMBER
 from tlm.training.input.texts import Special, Texts
@@ -162,6 +163,13 @@ def test_they_are_queries_and_what_they_find_is_trained_on(tiny: Path, tmp_path:
         metrics = evaluate(finetune(checkpoint, task, preset="tiny", overrides=steps, root=root), task, root=root)
         assert Artifact.open(metrics).counts == {"dev": split.count("dev"), "test": split.count("test")}
     baseline(task, root=root)
+
+
+def test_static_vectors_are_learned_from_them(tiny: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    task = load_task(str(tiny / "task"), unlabelled=more(tiny, *(f"rye number {n}" for n in range(3))), root=root)
+    model = Artifact.open(static(task, root=root)).input("model")
+    assert "rye" in StaticModel.read(model.path("model")).vectors.words
 
 
 def test_advice_counts_them_because_each_retrieves_as_many_passages(tiny: Path, tmp_path: Path) -> None:

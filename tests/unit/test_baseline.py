@@ -42,6 +42,16 @@ def test_test_labels_do_not_change_the_model(tmp_path: Path) -> None:
     assert read_json(honest, "metrics.json")["chosen"] == read_json(cheated, "metrics.json")["chosen"]
 
 
+def test_dev_labels_have_a_say_in_what_is_chosen(tmp_path: Path) -> None:
+    rows = separable()
+    other: list[Row] = [(*row[:2], "maybe" if row[3] == "dev" else row[2], row[3]) for row in rows]
+    first, second = (
+        read_json(scored(tmp_path, task, labels=["maybe", "no", "yes"]), "metrics.json")["chosen"]["temperature"]
+        for task in (rows, other)
+    )
+    assert first < 1 < second
+
+
 def test_classes_without_training_examples_get_no_probability(tmp_path: Path) -> None:
     found = scored(tmp_path, separable(), labels=["absent", "maybe", "no", "yes"])
     chances = np.array(pq.read_table(found.path("predictions.parquet"))["probabilities"].to_pylist())

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.toys import Row, make, make_task, random_model, read_json, words
+from tests.unit.test_shallow import subset_of
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.upkeep import download
 from tlm.data.tasks.examples import read_splits
@@ -278,7 +279,7 @@ def task_of(root: Path, numbers: bool = False) -> str:
     return make_task(root, rows_of(numbers), "pearson" if numbers else "macro_f1", None if numbers else LABELS)
 
 
-def encoder(root: Path, task: str, seed: int) -> str:
+def encoder(root: Path, task: str, seed: int, arm: str = "task-only") -> str:
     """Metrics of a random encoder that says that it is of this seed."""
     checkpoint, _ = random_model(root, task, words(50, 9))
     folder = Artifact.open(random_model(root, task, words(50, 9), scale=seed + 1.0)[1]).path("model")
@@ -286,10 +287,10 @@ def encoder(root: Path, task: str, seed: int) -> str:
     def write(draft: Any) -> None:
         shutil.copytree(folder, draft.folder / "model")
         cost = {"steps": 7, "tokens": 70, "flops": 7000 + seed, "paper_flops": 9000, "padded_tokens": 90}
-        draft.details.update(arm="task-only", seed=seed, parameters=1000, cost=cost)
+        draft.details.update(arm=arm, seed=seed, parameters=1000, cost=cost)
         draft.run.update(device="cpu", threads=1)
 
-    seeded = make("model", root, write, {"seed": seed}, {"checkpoint": checkpoint})
+    seeded = make("model", root, write, {"seed": seed, "arm": arm}, {"checkpoint": checkpoint})
     return evaluate(seeded, task, device="cpu", root=str(root))
 
 
@@ -367,6 +368,7 @@ def test_a_mixture_is_what_its_weights_make_of_its_parts(kind: str, store: Store
     assert np.allclose(values_of(found, "dev").sum(axis=1), 1)
     assert np.allclose(values_of(found, "dev"), dev, rtol=0, atol=1e-9)
     assert found.details["arm"] == KINDS[kind]
+    assert found.details["seed"] == (1 if kind == "encoder" else 0), "that of its members only if it is one run of each"
     assert len(found.details["arm"].split(" + ")) == len(weights.shares)
     assert found.details["stage"] == "mixture"
     if kind == "seeds":
@@ -569,6 +571,17 @@ def test_an_encoder_is_mixed_with_the_static_model_of_its_own_draw(tmp_path: Pat
     first, second = (Artifact.open(uri).manifest.key for uri in (store.static, own))
     mixed = [one.input("model").manifest.inputs for one in made if one.details["arm"].count("+") == 2]
     assert [{first, second} & {part.key for part in one.values()} for one in mixed] == [{first}, {second}]
+
+
+def test_a_published_model_without_text_is_mixed_with_the_static_model_of_bm25_s(tmp_path: Path) -> None:
+    store, root = Store(tmp_path), str(tmp_path)
+    subsets = [subset_of(tmp_path, words(60, seed), arm) for seed, arm in enumerate(("random", "bm25"))]
+    text = [static(store.task, subset=subset, root=root) for subset in subsets]
+    made = mixtures(store.baseline, [*text, encoder(tmp_path, store.task, 1, "published-mini")], root=root)
+    assert [Artifact.open(uri).details["arm"] for uri in made] == [
+        "static-random + baseline", "static-bm25 + baseline",
+        "published-mini + baseline", "published-mini + static-bm25 + baseline",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("place", ["../other", "/etc", ".", "0-0/../../other", ""])

@@ -240,6 +240,9 @@ def test_fewer_are_answered_at_once_as_the_threshold_rises(seed: int, thresholds
     (first, second), _ = two(seed, 40)
     shares = [Cascade(at_least).share(first) for at_least in sorted(thresholds)]
     assert all(low <= high for low, high in pairwise(shares))
+    assert Cascade(float(first.max(axis=1).max())).share(first) == 39 / 40, (
+        "what reaches the threshold is not passed on"
+    )
     assert np.array_equal(Cascade(0).apply([first, second]), first)
     assert np.array_equal(Cascade(ABOVE_ALL).apply([first, second]), second)
     for at_least in thresholds:

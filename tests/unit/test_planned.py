@@ -125,6 +125,8 @@ def test_a_mixture_stands_for_its_part_alone_however_far_that_is_ahead_on_dev() 
     assert challenger([LINEAR, *alone])["name"] == "static-random"
     network = [row("bm25", "encoder", "bm25", 0.99), row("bm25 + linear", "encoder + linear", "bm25", 0.8)]
     assert challenger([LINEAR, *alone, *MIXED, *network])["name"] == "bm25 + linear"
+    found = planned([LINEAR, *alone, *MIXED, *network])
+    assert [one[:2] for one in found if one.question == NETWORK] == [("bm25 + linear", "static-bm25 + linear")]
 
 
 def test_of_two_linear_models_the_better_on_dev_is_the_one_to_beat() -> None:

@@ -11,6 +11,7 @@ from tlm.data.tasks.metrics import (
     METRICS,
     OF_SEVERAL,
     UNFITTED,
+    Split,
     above,
     cross_decided,
     fitted_thresholds,
@@ -20,6 +21,7 @@ from tlm.data.tasks.metrics import (
     sums_of,
 )
 from tlm.errors import InputError
+from tlm.evaluation.score.scores import Prediction
 
 
 def as_libmultilabel_does(values: np.ndarray, gold: np.ndarray) -> list[float]:
@@ -110,6 +112,17 @@ def test_each_group_is_decided_by_thresholds_of_the_others():
     assert (cross_decided(values, changed, group)[group == 3] == found[group == 3]).all()
     assert (cross_decided(values, changed, group) != found).any()
     assert (cross_decided(values, gold, np.zeros(60, int)) == above(values, fitted_thresholds(values, gold))).all()
+
+
+def test_dev_is_decided_by_thresholds_of_other_groups_and_test_by_those_of_the_model():
+    values, gold = example(2)
+    count, group = np.arange(60), np.arange(60) // 6
+    ours = fitted_thresholds(values, gold).tolist()
+    expected = {"dev": cross_decided(values, gold, group), "test": above(values, ours)}
+    assert (expected["dev"] != expected["test"]).any()
+    for name, decided in expected.items():
+        split = Split(name, count, [""] * 60, None, gold, group, np.zeros(60, bool))
+        assert np.array_equal(Prediction.of(split, values, ours).predicted, decided)
 
 
 # ---- scores

@@ -204,15 +204,16 @@ def test_among_equal_settings_the_first_is_kept(monkeypatch: pytest.MonkeyPatch)
     assert search.tried == 6
 
 
-def test_each_prediction_is_judged_by_its_own_example() -> None:
+@pytest.mark.parametrize(("turned", "expected"), [(0, 1), (1, 0.5)])
+def test_each_prediction_is_judged_by_its_own_example_and_dev_counts_for_half(turned: int, expected: float) -> None:
     _, gold = random_features(3)
     right = np.eye(3)[gold]
     train = split_of([("x", None, LABELS[one], "train") for one in gold], LABELS)
     search = Search(Given(train, train, "accuracy", LABELS))
-    both = np.concatenate([right, right])
+    both = np.concatenate([right, np.roll(right, turned, axis=1)])
     search.consider("right", [(both[seen], both[unseen]) for seen, unseen in search.folds], (10.0,))
     assert search.best is not None
-    assert search.best.score == 1
+    assert search.best.score == expected
 
 
 # The linear model

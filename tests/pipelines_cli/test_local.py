@@ -11,9 +11,12 @@ from kfp.dsl import Metrics
 from components import data
 from pipelines import local
 from pipelines.compiled import of_this_code, read_parameters
-from tests.tiny import refused
+from tests.tiny import refused, write_rows
 from tlm.artifacts.artifact import Artifact
+from tlm.data.corpus.load import load_corpus, plan_corpus
+from tlm.data.tasks.task import load_task
 from tlm.errors import NO_TORCH, InputError
+from tlm.settings.options import Fields, Layout, Problem
 
 
 def test_what_a_step_puts_out_is_not_shown_a_second_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,3 +165,22 @@ def test_paths_of_a_corpus_may_have_spaces_around_them(tmp_path: Path) -> None:
     assert len(data.plan_corpus.python_func(**given, pods=1)) == 1
     made = data.load_corpus.python_func(**given, counts=Metrics())
     assert Artifact.open(made).counts["passages"] == 2
+
+
+def test_the_components_of_corpus_and_task_pass_every_field_on(tmp_path: Path) -> None:
+    """What they make is what the steps make of the same settings."""
+    root, files = str(tmp_path / "root"), tmp_path / "task"
+    for split in ("train", "dev", "test", "more"):
+        rows = [{"a": f"{split} {n}", "b": f"other {n}", "c": "x;y" if n else "x", "d": f"{split}{n}", "e": "by",
+                 "f": "here"} for n in range(4)]  # fmt: skip
+        write_rows((tmp_path if split == "more" else files) / f"{split}.jsonl", rows)
+    path, more = str(files), str(tmp_path / "more.jsonl")
+    named = {"text_field": "a", "pair_field": "b", "label_field": "c", "label_separator": ";", "group_field": "d"}
+    how = {"metric": "macro_f1", "problem": "classification"}
+    made = data.load_task.python_func(path, **named, **how, files="", unlabelled_path=more, root=root, counts=Metrics())
+    assert made == load_task(path, fields=Fields(**named), problem=Problem(**how), unlabelled=more, root=root)
+    layout = {"text_field": "a", "id_field": "d", "source_field": "f", "license_field": "e", "words": 50}
+    made = data.load_corpus.python_func(more, **layout, root=root, counts=Metrics())
+    assert made == load_corpus([more], layout=Layout(**layout), root=root)
+    (planned,) = data.plan_corpus.python_func(more, **layout, pods=1, root=root)
+    assert [planned] == plan_corpus([more], layout=Layout(**layout), pods=1, root=root)

@@ -228,6 +228,15 @@ def test_the_best_arm_is_held_against_the_baseline(skills: list[float], expected
     assert told["best"]["name"] == named
 
 
+def test_linear_models_whose_answers_differ_count_as_seeds(tmp_path: Path) -> None:
+    """Each learned from other labels, say; with two of them there is no interval."""
+    world = toy_world(tmp_path)
+    world.subsets["baseline"] = world.subsets["bm25"]
+    for seeds, fixed in (((0, 1), False), ((0,), True)):
+        (group,) = told_of([world.metrics("baseline", seed, 0.6) for seed in seeds])["groups"]
+        assert (group["fixed"], group["test"]["low"] is not None) == (fixed, fixed)
+
+
 def test_the_best_arm_is_named_by_dev_also_where_test_says_otherwise(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     better_on_dev = [world.metrics("random", seed, skill={"dev": 0.9, "test": 0.3}) for seed in range(3)]

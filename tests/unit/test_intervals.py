@@ -195,6 +195,8 @@ def test_the_chance_counts_seeds_where_there_are_enough():
     linear = arm(ones, [rights(540, 1000)], fixed=True)
     assert 0.5 < chance(arm(ones, spread_out), linear) < 0.75
     assert chance(arm(ones, [spread_out[1]]), linear) > 0.9  # of this very model, which is paired with the linear one
+    single = arm(ones, [rights(540, 1000)])  # one seed of two: then the other arm's seeds do not count, either
+    assert chance(arm(ones, spread_out), single) == chance(arm(ones, spread_out, draws=(0, 0, 0)), single) > 0.9
 
 
 def test_runs_on_one_draw_of_text_are_one():

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from components.training import predict
 from pipelines.compiled import build, compile_text, of_this_code, parse, read_parameters
 from pipelines.form import Parallelism
-from tests.tiny import refused
+from tests.tiny import refused, write_rows
 from tests.toys import make_task, words
+from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 
@@ -35,6 +37,19 @@ def test_a_repeated_run_labels_the_files_that_are_new(run_module: Callable, tmp_
     (second,) = map(json.loads, (to / "2.jsonl.jsonl").open())
     assert (first["id"], second["id"]) == (1, 2)
     assert {"day", "unsure", "label"} <= first.keys()
+
+
+def test_the_component_passes_every_option_on(tmp_path: Path) -> None:
+    texts = words(90, 0)
+    rows = [(text, text[::-1], "ab"[n % 2], ("train", "dev", "test")[n % 3]) for n, text in enumerate(texts)]
+    model = baseline(make_task(tmp_path, rows, "macro_f1", ["a", "b"]), root=str(tmp_path))
+    write_rows(tmp_path / "in" / "1.jsonl", [{"first": text, "second": text[::-1], "id": 7} for text in texts[:3]])
+    given = {"text_field": "first", "pair_field": "second", "at_least": 0.99, "likeliest": 1}
+    predict.python_func(model, f"{tmp_path}/in/*", f"{tmp_path}/one", keep="id", gpus="0", **given)
+    predict_command(model, source=f"{tmp_path}/in/*", to=f"{tmp_path}/two/", keep=["id"], **given)
+    one, two = ((tmp_path / name / "1.jsonl.jsonl").read_text() for name in ("one", "two"))
+    assert one == two
+    assert {"id", "text_pair", "unsure", "probabilities"} <= json.loads(one.splitlines()[0]).keys()
 
 
 def test_model_source_and_target_must_be_given_() -> None:

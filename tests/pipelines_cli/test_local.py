@@ -6,17 +6,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from kfp.dsl import Metrics
+from kfp.dsl import HTML, Markdown, Metrics
+from kfp.dsl import Artifact as Output
 
 from components import data
 from pipelines import local
 from pipelines.compiled import of_this_code, read_parameters
 from tests.tiny import refused, write_rows
+from tests.toy_reports import toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus, plan_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import NO_TORCH, InputError
-from tlm.settings.options import Fields, Layout, Problem
+from tlm.evaluation.report.report import report
+from tlm.settings.options import Fields, Layout, Prices, Problem
+from tlm.training.input.tokenizer import build_tokenizer
 
 
 def test_what_a_step_puts_out_is_not_shown_a_second_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +171,7 @@ def test_paths_of_a_corpus_may_have_spaces_around_them(tmp_path: Path) -> None:
     assert Artifact.open(made).counts["passages"] == 2
 
 
-def test_the_components_of_corpus_and_task_pass_every_field_on(tmp_path: Path) -> None:
+def test_the_components_of_corpus_task_and_tokenizer_pass_every_setting_on(tmp_path: Path) -> None:
     """What they make is what the steps make of the same settings."""
     root, files = str(tmp_path / "root"), tmp_path / "task"
     for split in ("train", "dev", "test", "more"):
@@ -178,9 +182,23 @@ def test_the_components_of_corpus_and_task_pass_every_field_on(tmp_path: Path) -
     named = {"text_field": "a", "pair_field": "b", "label_field": "c", "label_separator": ";", "group_field": "d"}
     how = {"metric": "macro_f1", "problem": "classification"}
     made = data.load_task.python_func(path, **named, **how, files="", unlabelled_path=more, root=root, counts=Metrics())
-    assert made == load_task(path, fields=Fields(**named), problem=Problem(**how), unlabelled=more, root=root)
+    task = load_task(path, fields=Fields(**named), problem=Problem(**how), unlabelled=more, root=root)
+    assert made == task
     layout = {"text_field": "a", "id_field": "d", "source_field": "f", "license_field": "e", "words": 50}
     made = data.load_corpus.python_func(more, **layout, root=root, counts=Metrics())
     assert made == load_corpus([more], layout=Layout(**layout), root=root)
     (planned,) = data.plan_corpus.python_func(more, **layout, pods=1, root=root)
     assert [planned] == plan_corpus([more], layout=Layout(**layout), pods=1, root=root)
+    size = {"kind": "bpe", "vocab_size": 320}
+    assert data.tokenizer.python_func(made, task, **size, root=root) == build_tokenizer(made, task, **size, root=root)
+
+
+def test_the_component_of_the_report_passes_prices_and_notes_on(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    runs = [toy_world(tmp_path).metrics("bm25", seed, 0.6) for seed in (0, 1)]
+    prices = {"gpu_hour": 1.0, "cpu_hour": 2.0, "kilowatt_hour": 3.0, "grams_per_kwh": 4.0}
+    pages = [kind(uri=f"{tmp_path}/{name}") for name, kind in (("html", HTML), ("md", Markdown), ("nb", Output))]
+    said = {"missing": "one\ntwo", "notes": "three", "against": runs[0]}
+    made = data.report.python_func(runs[0], runs[1:], root, *pages, **prices, **said)
+    notes = ["one", "two", "three"]
+    assert made == report(runs, prices=Prices(**prices), notes=notes, against=runs[0], root=root)

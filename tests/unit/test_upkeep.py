@@ -18,6 +18,7 @@ import pytest
 from tlm.artifacts.artifact import Artifact, FileEntry
 from tlm.artifacts.produce import Draft, Progress, Recipe, produce
 from tlm.artifacts.stores.store import Store, signed_json
+from tlm.cli import upkeep
 from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
@@ -251,7 +252,7 @@ def test_gc_keeps_what_it_is_told_to_and_what_that_was_made_from(tmp_path: Path)
     served, new = run(tmp_path, 1), run(tmp_path, 2)
     age(tmp_path, 8)
     age(Path(new["report"]), 7.5)
-    gc(keep_runs=1, keep=[served["model"]], delete=True, root=str(tmp_path))
+    gc(keep_runs=1, keep=[served["model"]], unused_days=0, delete=True, root=str(tmp_path))  # not as used just now
     assert there(*served.values()) == [True, True, False]
     other = make(tmp_path / "other", "model", 3)
     with pytest.raises(InputError, match="is not in"):
@@ -307,6 +308,21 @@ def test_gc_spares_what_was_used_in_the_last_days_and_what_that_was_made_from(tm
     age(tmp_path, 8)
     gc(delete=True, root=str(tmp_path))
     assert there(corpus, index) == [False, False]
+
+
+def test_gc_spares_what_is_used_while_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, other = make(tmp_path, "corpus", 1), make(tmp_path, "corpus", 2)
+    age(tmp_path, 30)
+    needed = upkeep._needed
+
+    def meanwhile(*given: Any) -> set[str]:
+        found = needed(*given)
+        Artifact.open(corpus)
+        return found
+
+    monkeypatch.setattr(upkeep, "_needed", meanwhile)
+    gc(delete=True, root=str(tmp_path))
+    assert there(corpus, other) == [True, False]
 
 
 def test_use_is_noted_at_most_once_an_hour(tmp_path: Path) -> None:

@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.making import everything, expected, fill, leftovers, make, recipe
-from tlm.artifacts.artifact import Artifact, FileEntry, Manifest, add_files, content_digest, follow, share_inputs
+from tlm.artifacts.artifact import (
+    Artifact,
+    FileEntry,
+    Manifest,
+    add_files,
+    content_digest,
+    follow,
+    remove,
+    share_inputs,
+)
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, scratch_folder
@@ -135,6 +144,14 @@ def test_whoever_may_enter_the_folder_may_read_the_files(tmp_path, umask, mode):
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_the_manifest_is_removed_first_so_that_half_an_artifact_is_none(tmp_path, monkeypatch):
+    made, removed = make(f"{tmp_path}"), []
+    monkeypatch.setattr(LocalStore, "delete", lambda _, name: removed.append(name))
+    remove(made.store, made.folder_name)
+    assert removed[0] == f"{made.folder_name}/manifest.json"
+    assert len(removed) == len([path for path in Path(made.uri).rglob("*") if path.is_file()]) > 1
 
 
 def test_a_step_that_fails_leaves_nothing(tmp_path):

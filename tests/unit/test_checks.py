@@ -48,6 +48,14 @@ def test_a_small_dev_or_test_split(tmp_path: Path, monkeypatch: Any) -> None:
     assert codes(told_of(metrics)) == []
 
 
+def test_few_groups_are_as_bad_as_few_examples(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(checks, "LEAST_EXAMPLES", 10)
+    told = told_of(runs(toy_world(tmp_path, texts=[f"text {number % 4}" for number in range(60)])))
+    assert next(check["sentence"] for check in told["checks"] if check["code"] == "TLM003") == (
+        "dev has 10 examples in 4 groups, so the choice of a model is partly luck; 10 in 30 or more are better."
+    )
+
+
 def trained(world: World, max_length: int, cut: str = "head") -> str:
     """Metrics of a tiny encoder that reads so many tokens."""
     root, length = str(world.root), [f"model.max_length={max_length}", f"model.cut={cut}", "train.external_length=16"]

@@ -72,11 +72,13 @@ def test_a_step_that_does_nothing_with_a_network_gets_no_gpu(tmp_path: Path) -> 
     """And a stage as many as its batch fills: one for each 32 rows."""
     overrides = "train.external_batch=160 train.internal_batch=16 finetune.batch=64"
     sources = {**SOURCES, "overrides": overrides, "published": "owner/mini"}
-    texts = plan("bm25,published,published-task-only,embeddings", "0", subsets=[subset_of("bm25", tmp_path)], **sources)
+    arms = "bm25,task-only,published,published-task-only,embeddings"
+    texts = plan(arms, "0", subsets=[subset_of("bm25", tmp_path)], **sources)
     items = on_pods(texts, "8")
     assert [item.pop("run") for item in items] == texts
     assert {PlannedRun.parse(text).arm: item for text, item in zip(texts, items, strict=True)} == {
         "bm25": {"train": "5", "finetune": "2", "evaluate": "1"},
+        "task-only": {"train": "1", "finetune": "2", "evaluate": "1"},
         "published-mini": {"train": "0", "finetune": "1", "evaluate": "1"},
         "published-mini-task-only": {"train": "1", "finetune": "1", "evaluate": "1"},
         "embeddings-mini": {"train": "0", "finetune": "0", "evaluate": "0"},

@@ -70,7 +70,7 @@ def test_the_components_of_both_arms_filter_as_they_are_told(
         "counts": dsl.Metrics(uri=str(tmp_path / "counts")),
         "dataset_card": dsl.Markdown(uri=str(tmp_path / "card.md")),
     }
-    chosen = {"arms": "bm25, random,task-only", "seeds": "0", "network": True}
+    chosen = {"arms": "bm25, random,task-only", "seeds": "3", "network": True}
     arms, missing = data.export.python_func(made.hits, made.task, **chosen, **switches, **outputs)
     assert missing == ""
     assert bool(outputs["counts"].metadata["overlaps test"]) == overlap
@@ -82,8 +82,9 @@ def test_the_components_of_both_arms_filter_as_they_are_told(
         assert Artifact.open(subset).details["arm"] == arm
         assert removed(subset) == expected(near_duplicates, overlap)
     assert nothing == ""
-    assert [Artifact.open(scored).details["arm"] for _, scored in made_of] == [
-        "static-bm25", "static-random", "static-task-only",
+    scores = [Artifact.open(scored).details for _, scored in made_of]
+    assert [(one["arm"], one["seed"]) for one in scores] == [
+        ("static-bm25", 0), ("static-random", 3), ("static-task-only", 0),
     ]  # fmt: skip
 
 

@@ -12,16 +12,20 @@ from safetensors.numpy import load_file
 from scipy.special import softmax
 from sklearn import metrics
 
-from tests.toys_training import STEPS, checkpoint, model, passages, rows, task, tokenizer
+from tests.toys_training import SMALL, STEPS, checkpoint, model, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.metrics import dev_score, score
 from tlm.errors import InputError
 from tlm.settings.options import Compute
+from tlm.settings.presets import resolve
 from tlm.shallow.temperature import fitted_temperature
 from tlm.training import classification
 from tlm.training.classification import class_logits, masked_lm_loss
 from tlm.training.device import autocast, memory_advice, resolve_device, resolve_precision
+from tlm.training.input import batches
 from tlm.training.input.texts import Examples
+from tlm.training.joint import Joint
+from tlm.training.loop import Plan
 from tlm.training.model import build
 from tlm.training.stages import train
 
@@ -86,6 +90,40 @@ def test_arms_are_named_by_their_subset_and_take_as_many_steps(root, examples, s
 def test_accumulation_changes_nothing_but_the_last_bits(root, examples, start):
     parts = checkpoint(root, examples, "train.accumulation=3")
     assert curve(parts)["mlm"] == pytest.approx(curve(start)["mlm"], abs=1e-4)
+    assert curve(parts)["mlm"] != curve(start)["mlm"]
+
+
+def test_the_seed_draws_the_masks(start):
+    inputs = {name: start.input(name) for name in start.manifest.inputs}
+    for seed in (0, 1):
+        work = Joint.of(inputs, resolve("tiny", SMALL), seed, torch.device("cpu"))
+        for step, plain in ((0, work.external.batch(0)), (2, work.internal(0))):
+            expected = work.masking(plain, batches.generator(seed, batches.MASK, step))
+            assert np.array_equal(work.batch(step).corrupted, expected.corrupted)
+
+
+def test_each_step_has_a_dropout_of_its_own_by_the_seed(root, examples):
+    checkpoint(root, examples, "model.dropout=0.1", seed=5)
+    assert torch.initial_seed() == batches.number(5, batches.DROPOUT, STEPS - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("linear", lambda done: 1 - done),
+        ("cosine", lambda d: (1 + math.cos(math.pi * d)) / 2),
+        ("constant", lambda _: 1),
+    ],
+)
+def test_the_rate_falls_as_the_schedule_says(name, share):
+    plan = Plan(resolve("tiny", [f"train.schedule={name}", "train.lr=0.5"]).train, 12, 2, 0.0, seed=0)
+    assert [plan.lr(step) for step in range(2, 12)] == pytest.approx([share(done / 10) / 2 for done in range(10)])
+
+
+def test_gradients_are_clipped(root, examples, start):
+    """To so little here that the optimizer's epsilon outweighs them, and nothing is learned."""
+    still = curve(checkpoint(root, examples, "train.clip=1e-12"))["mlm"]
+    assert still[-1] > curve(start)["mlm"][-1] + 0.3
 
 
 def test_labels_are_part_of_what_names_a_checkpoint(root, start):

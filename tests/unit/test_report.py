@@ -249,6 +249,14 @@ def test_the_best_arm_is_named_by_dev_also_where_test_says_otherwise(tmp_path: P
     assert re.match("Use random: .* It is the best of these models on dev", told["findings"][0])
 
 
+def test_the_run_to_use_is_the_best_on_dev(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    skills = [{"dev": 0.9, "test": 0.2}, {"dev": 0.2, "test": 0.9}]
+    good, lucky = (Artifact.open(world.metrics("bm25", seed, skill)) for seed, skill in enumerate(skills))
+    assert (good.details["dev"] > lucky.details["dev"], good.details["test"] < lucky.details["test"]) == (True, True)
+    assert told_of([lucky.uri, good.uri])["best"]["metrics"] == good.manifest.key
+
+
 def test_scores_stand_beside_those_without_the_texts_that_train_has_too(tmp_path: Path) -> None:
     copies = [31, 41, 45, 52]  # one of dev, three of test
     world = toy_world(tmp_path, copies=copies)

@@ -184,8 +184,10 @@ def test_the_same_student_twice_and_another_with_another_seed(root, student, lin
     start = checkpoint(tmp_path, again_task, THINNER)
     again = taught(baseline(again_task, root=str(tmp_path)), start, again_task, subset=subset)
     assert again.content == student.content
-    other = taught(linear, thin, labelled, subset=passages(root, "subset"), seed=5)
-    assert other.content != student.content
+    for change in ({"seed": 5}, {"temperature": 3.0}):
+        assert taught(linear, thin, labelled, subset=passages(root, "subset"), **change).content != student.content
+    fewer = taught(linear, thin, labelled, "finetune.epochs=2", subset=passages(root, "subset"))
+    assert fewer.manifest.key != student.manifest.key
 
 
 def test_pairs(root):

@@ -94,6 +94,8 @@ def test_epochs_have_no_effect_where_steps_are_given(stores):
     assert first.manifest.key == second.manifest.key
     root, examples = stores[0]
     assert model(root, checkpoint(root, examples), examples, "finetune.steps=5").manifest.key != first.manifest.key
+    without = {model(root, checkpoint(root, examples), examples, f"finetune.epochs={number}").uri for number in (1, 2)}
+    assert len(without) == 2, "they have, where no steps are given"
 
 
 def _spelled_out(like: str) -> list[str]:

@@ -36,9 +36,8 @@ def pipeline(
             several = [f"{count} {what.replace('_', ' ')}" for what, count in vars(machines).items() if count > 1]
             suffix = "".join(f"-{words.replace(' ', '-')}" for words in several)
             shown = f"{display_name} on {' and '.join(several)}" if several else display_name
-            named = {"name": name + suffix, "display_name": shown, "description": description}
             # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
-            made = dsl.pipeline(**named)(steps)
+            made = dsl.pipeline(name=name + suffix, display_name=shown, description=description)(steps)
             # a pod requests as many GPUs as its step is told to use; kfp cannot compile a field of a loop's item here
             for executor in made.pipeline_spec.deployment_spec["executors"].values():
                 if "accelerator" in (resources := executor["container"]["resources"]):

@@ -186,8 +186,7 @@ def _artifacts(store: Store, files: Iterable[Stored], skipped: type[InputError] 
 
     manifests = [one for one in files if (folder := folder_of(one.name)) and one.name == f"{folder}/{MANIFEST}"]
     manifests.sort(key=lambda stored: (stored.modified, stored.name))
-    found = in_threads(read, manifests, READERS)
-    yield from chain.from_iterable(track(found, "reading manifests", len(manifests)))
+    yield from chain.from_iterable(track(in_threads(read, manifests, READERS), "reading manifests", len(manifests)))
 
 
 def _needed(

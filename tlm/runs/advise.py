@@ -279,8 +279,7 @@ def _trial(setting: Retrieve, part: int, linear: str, index: str, task: str, fil
     learned = static(task, subset=subset, root=root)
     (mixed,) = mixtures(linear, [learned], root=root)
     made = [*map(Artifact.open, (hits, subset)), Artifact.open(learned).input("model")]
-    cost = sum(one.run().get("process_seconds", 0.0) for one in made)
-    return Trial(setting, part, Artifact.open(mixed), cost)
+    return Trial(setting, part, Artifact.open(mixed), sum(one.run().get("process_seconds", 0.0) for one in made))
 
 
 def sample(task: str, part: int, root: str | None = None) -> str:

@@ -278,8 +278,7 @@ class TextFeatures:
 
     def transform(self, texts: Texts) -> Any:
         """The features of texts as a sparse matrix, shape [n, features]."""
-        found = [vectorizer.transform(texts) for vectorizer in self.vectorizers.values()]
-        return sparse.hstack(found, format="csr")
+        return sparse.hstack([vectorizer.transform(texts) for vectorizer in self.vectorizers.values()], format="csr")
 
     def names(self) -> list[str]:
         """The names of the features, in the order of `transform`; those of letters begin with LETTERS."""

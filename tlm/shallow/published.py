@@ -77,8 +77,7 @@ def fit(folder: Path, given: Given) -> EmbeddingsModel:
     """
     train = given.train
     marks = () if train.pairs is not None else marks_of(train.texts, given.marks)
-    model = whole(folder, CPU)
-    dense = Dense.fit(partial(features_of, model, marks), given, FAMILY)
+    dense = Dense.fit(partial(features_of, whole(folder, CPU), marks), given, FAMILY)
     return EmbeddingsModel(given.labels, marks, dense, train.pairs is not None, folder)
 
 

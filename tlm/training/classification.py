@@ -150,8 +150,7 @@ def carry_out(
     merge(work.model.body)
     build.to_units(work.model, work.examples.scale)
     chosen = _fit_probabilities(work)
-    tokenizer = recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer")
-    build.save(work.model, draft.folder / "model", tokenizer)
+    build.save(work.model, draft.folder / "model", recipe.inputs["task_tokens"].input("tokenizer").path("tokenizer"))
     state.curve.write(draft, work.columns(state.curve, plan))
     facts["parameters"] = parameters = build.parameter_count(work.model)
     cost = {"steps": plan.steps, **state.curve.cost(parameters)}

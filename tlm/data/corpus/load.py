@@ -309,8 +309,7 @@ def _written(plan: Plan) -> Iterator[FileEntry]:
 def _process_seconds(plan: Plan) -> float | None:
     """The CPU seconds of all results on the way; None if one of them is gone or did not note them."""
     try:
-        seconds = (float(made.run()["process_seconds"]) for kind in ON_THE_WAY for made in plan.all(kind))
-        return round(sum(seconds), 3)
+        return round(sum(float(one.run()["process_seconds"]) for kind in ON_THE_WAY for one in plan.all(kind)), 3)
     except (InputError, KeyError):
         return None
 

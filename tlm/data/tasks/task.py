@@ -205,8 +205,7 @@ def _write(
     _check_splits(found, sizes, fields.group_field)
     labels = classes or ([] if regression else _class_labels(found, entry.order if entry else []))
     metric = _metric(settings["metric"], labels, several)
-    columns = zip(*((one.split, one.labels, one.text, one.twin) for one in found), strict=True)
-    leaks = find_leaks(*columns)
+    leaks = find_leaks(*zip(*((one.split, one.labels, one.text, one.twin) for one in found), strict=True))
     more, left_out = read_unlabelled(texts, fields, rejects, found)
     table = _table([*found, *more], regression, several, grouped=bool(fields.group_field))
     for name, rows in (("examples.parquet", table), ("leaks.parquet", leaks)):

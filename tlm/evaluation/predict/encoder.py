@@ -135,8 +135,7 @@ def tokenized(
         places = _kept(one.sequence_ids, max_length, cut)
         values = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
         for name, rows in found.items():
-            own = values[name]
-            rows.append([own[place] for place in places])
+            rows.append([values[name][place] for place in places])
     return found
 
 

@@ -304,8 +304,7 @@ def coverage(contents: Contents) -> Iterator[Block]:
     caption = "Accuracy of the texts that are answered, the surest first; a dot for each threshold of the table"
     yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
-    unsure = (Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure.")
-    yield Text(unsure, "small")
+    yield Text((Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure."), "small")
 
 
 def _answered(found: dict[str, float | None]) -> Iterator[str]:

@@ -184,8 +184,7 @@ def shown(subset: Artifact) -> dict[str, Any]:
     random = arm in WITHOUT_QUERIES
     found: dict[str, Any] = {"arm": arm, "total": total, "passages": [], "missing": ""}
     try:
-        wanted = evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)
-        rows = rows_at(subset, PASSAGES, wanted).values()
+        rows = rows_at(subset, PASSAGES, evenly(total, RANDOM_PASSAGES if random else RETRIEVED_PASSAGES)).values()
         askers = {} if random else _askers([row["doc"] for row in rows], subset)
     except InputError as error:
         return {**found, "missing": without_root(error, subset)}

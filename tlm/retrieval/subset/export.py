@@ -298,8 +298,7 @@ class Selection(NamedTuple):
         found = Artifact.open(self.like, "subset").input("hits")
         asked: dict[str, Any] = {"arm": self.name, "same_size_as": self.like, "seed": self.seed}
         asked |= {name: found.details[name] for name in ("query", "top_k", "share") if name in found.details}
-        hits = retrieve(found.input("index").uri, self.task, **asked, root=root)
-        return export(hits, filters=filters, root=root)
+        return export(retrieve(found.input("index").uri, self.task, **asked, root=root), filters=filters, root=root)
 
 
 def seed_of(subset: Artifact) -> int:

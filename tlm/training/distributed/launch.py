@@ -235,8 +235,7 @@ def own_cards(device: str, count: int) -> Iterator[None]:
         return
     before = os.environ.get(VISIBLE)
     with ExitStack() as locks:
-        own = _taken(cards, min(count, len(cards)), locks)
-        os.environ[VISIBLE] = ",".join(own)
+        os.environ[VISIBLE] = ",".join(_taken(cards, min(count, len(cards)), locks))
         try:
             yield
         finally:

@@ -110,7 +110,8 @@ class Corpus(Layout):
     """The corpus: its place, and how to read its files.
 
     Args:
-        paths: Files, folders or globs of the corpus, separated by commas (jsonl, csv, tsv, parquet, txt).
+        paths: Files, folders or globs of the corpus, separated by commas (jsonl, csv, tsv, parquet, txt;
+            .md and .rst by a glob).
     """
 
     paths: str = "s3://tlm/corpus/"

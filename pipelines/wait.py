@@ -209,5 +209,4 @@ def _run_failure(api: Api, run: Any) -> str:
 
 def _terminated(run: Any) -> bool:
     """Whether somebody ended the run; the API calls it failed then, and has CANCELING before that in its history."""
-    last = [status.state for status in run.state_history or []][-2:]
-    return run.state == "CANCELED" or "CANCELING" in last
+    return run.state == "CANCELED" or "CANCELING" in [status.state for status in run.state_history or []][-2:]

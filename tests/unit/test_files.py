@@ -31,7 +31,11 @@ def test_folders_and_globs_give_each_file_once_in_the_order_of_their_paths(tmp_p
     with raw_files([f"{tmp_path}/b/*.jsonl", str(tmp_path), f"file://{tmp_path}/a/z.txt"]) as files:
         assert [file.where for file in files] == [f"{tmp_path}/{name}" for name in ("a/z.txt", "b/10.csv", "b/2.jsonl")]
         assert [file.name for file in files] == ["z.txt", "10.csv", "2.jsonl"]
-    assert "readme.md" in capsys.readouterr().err
+    assert f"other extensions: readme.md; to read .md or .rst, give a pattern such as {tmp_path}/**/*.md" in (
+        capsys.readouterr().err
+    )
+    with raw_files([f"{tmp_path}/**/*.md"]) as (file,):
+        assert (file.name, file.format) == ("readme.md", "txt")
 
 
 def test_a_path_may_be_written_in_any_way(tmp_path, monkeypatch):

@@ -146,8 +146,7 @@ def label_next(
         raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
     check_pairs(of_pairs(folder, artifact) if folder else None, bool(fields.pair_field), "--pair-field")
     task = artifact.nearest("task") if artifact else None
-    known = twins_of(read_splits(task, *SPLITS).values()) if task else set()
-    rows = _rows(pool, fields, max_rejected, known)
+    rows = _rows(pool, fields, max_rejected, twins_of(read_splits(task, *SPLITS).values()) if task else set())
     texts, second = zip(*(text_and_pair(row, fields) for row in rows), strict=True)
     pairs = second if fields.pair_field else None
     chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None

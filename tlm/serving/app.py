@@ -231,8 +231,7 @@ class Batcher:
     def _predict(self, asked: list[Asked]) -> list[NDArray[np.float64]]:
         texts = [normalise(text) for one in asked for text in one.texts]  # as texts were that it learned from
         pairs = [normalise(pair) for one in asked for pair in one.pairs or []] or None
-        predicted = self._predictor.predict(texts, pairs)
-        return np.split(predicted, np.cumsum([len(one.texts) for one in asked])[:-1])
+        return np.split(self._predictor.predict(texts, pairs), np.cumsum([len(one.texts) for one in asked])[:-1])
 
 
 SMALL = 1 << 14  # bytes; such a body is parsed sooner than another thread is asked

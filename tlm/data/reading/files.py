@@ -53,7 +53,9 @@ def matching_folders(keys: Iterable[str], pattern: Sequence[str]) -> Iterator[st
 FORMATS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".txt": "txt",
+    ".md": "txt", ".rst": "txt",
 }  # fmt: skip
+NAMED_ONLY = (".md", ".rst")  # in a folder, such a file mostly tells about the data
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 EXPECTED = f"{', '.join(FORMATS)}, all but .parquet also with {' or '.join(COMPRESSIONS)}"
 
@@ -300,14 +302,16 @@ def _inside(store: Store, folder: str, keys: Iterable[str]) -> list[str]:
 
 
 def _readable(folder: str, names: list[str]) -> list[str]:
-    """Select the names in a folder that have a known extension; says which are skipped."""
+    """Select the names in a folder that have an extension of data; says which are skipped."""
     visible = [name for name in names if not re.search(r"(^|/)[._]", name)]
-    known = [name for name in visible if _kind(name)]
-    other = [PurePosixPath(name).name for name in visible if not _kind(name)]
+    known = [name for name in visible if _kind(name) and not name.lower().endswith(NAMED_ONLY)]
+    other = [PurePosixPath(name).name for name in visible if not _kind(name) or name.lower().endswith(NAMED_ONLY)]
+    pattern = f"; to read .md or .rst, give a pattern such as {folder}/**/*.md"
+    hint = pattern * any(name.lower().endswith(NAMED_ONLY) for name in other)
     if not known:
-        raise InputError(f"{folder} has no readable file; expected {EXPECTED}")
+        raise InputError(f"{folder} has no readable file; expected {EXPECTED}{hint}")
     if other:
-        say(f"{folder}: skipped files with unknown extensions: {some(other)}")
+        say(f"{folder}: skipped files with other extensions: {some(other)}{hint}")
     return known
 
 

@@ -194,8 +194,7 @@ class Rejects:
 
     def table(self) -> pa.Table:
         """Return the rows set aside: file, line, reason, detail, and lines if one of them has several."""
-        rows = [{"file": file, **row._asdict()} for file, row in self._rows]
-        table = pa.Table.from_pylist(rows, schema=REJECTED)
+        table = pa.Table.from_pylist([{"file": file, **row._asdict()} for file, row in self._rows], schema=REJECTED)
         return table if self._count > len(table) else table.drop_columns(LINES)
 
     def take(self, rows: pa.Table, read_by_file: Mapping[str, int]) -> None:

@@ -182,8 +182,7 @@ def gradient(classifier: Any, text: str, pair: str | None, place: int) -> Explai
         change = own * (words(ids) - words.weight.mean(0))
         shares = (torch.arange(STEPS, 0, -1, device=ids.device) - 0.5) / STEPS
         path = words(ids) - shares.reshape(-1, 1, 1) * change
-    logits = model(**batch, inputs_embeds=path.requires_grad_()).logits
-    (slopes,) = torch.autograd.grad(logits[:, place].sum(), path)
+    (slopes,) = torch.autograd.grad(model(**batch, inputs_embeds=path.requires_grad_()).logits[:, place].sum(), path)
     values = (slopes.mean(0) * change).sum(-1)[own[:, 0]].tolist()
     return Explained.of(GRADIENT, characters(tokenizer, ids[own[:, 0]].tolist(), values))
 

@@ -62,7 +62,7 @@ def test_it_compiles_with_the_parameters_of_the_first_pipeline() -> None:
     theirs, ours = of_this_code("multitask"), of_this_code("tlm")
     assert theirs.keys() - ours.keys() == {"task_paths"}
     of_one_task = {"run_arms", "task_path", "task_files", "task_unlabelled_path", "registry_address", "registry_model"}
-    of_one_task |= {"run_published", "run_published_preset", "report_against"}
+    of_one_task |= {"run_published", "run_published_preset", "report_against", "task_max_rejected"}
     assert ours.keys() - theirs.keys() <= of_one_task
     assert all(theirs[name] == ours[name] for name in theirs.keys() & ours.keys())
 

@@ -181,9 +181,13 @@ def test_the_components_of_corpus_task_and_tokenizer_pass_every_setting_on(tmp_p
     path, more = str(files), str(tmp_path / "more.jsonl")
     named = {"text_field": "a", "pair_field": "b", "label_field": "c", "label_separator": ";", "group_field": "d"}
     how = {"metric": "macro_f1", "problem": "classification"}
-    made = data.load_task.python_func(path, **named, **how, files="", unlabelled_path=more, root=root, counts=Metrics())
+    given = {"files": "", "unlabelled_path": more, "max_rejected": 0, "root": root, "counts": Metrics()}
+    made = data.load_task.python_func(path, **named, **how, **given)
     task = load_task(path, fields=Fields(**named), problem=Problem(**how), unlabelled=more, root=root)
     assert made == task
+    write_rows(files / "train.jsonl", [{"a": "", "b": "x", "c": "x", "d": "y"}, *rows])
+    with pytest.raises(InputError, match=r"1 of 13 rows cannot be used .*, more than 0 and "):
+        data.load_task.python_func(path, **named, **how, **given)
     layout = {"text_field": "a", "id_field": "d", "source_field": "f", "license_field": "e", "words": 50}
     made = data.load_corpus.python_func(more, **layout, root=root, counts=Metrics())
     assert made == load_corpus([more], layout=Layout(**layout), root=root)

@@ -117,6 +117,18 @@ def test_files_to_be_split_stand_beside_texts_that_stay_in_train(tmp_path, capsy
     assert f"{path}: not in train, dev or test: all.jsonl" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("group_field", ["", "by"])
+def test_what_train_files_have_is_not_drawn(tmp_path, capsys, group_field):
+    whole = [(f"text {number}", "ab"[number % 2], f"author {number}") for number in range(100)]
+    chosen = [(text.upper(), label, f"other {number % 400}") for number, (text, label, _) in enumerate(whole[:20])]
+    chosen += [(f"new {number}", "ab"[number % 2], f"author {20 + number % 20}") for number in range(400)]
+    path = folder(tmp_path / "t", {"all": whole, "train": chosen}, fields=("text", "label", "by"))
+    task = load(path, tmp_path, group_field=group_field)
+    assert task.counts["leaks"] == task.counts.get("divided groups", 0) == 0
+    assert task.counts["dev"] == task.counts["test"] == (6 if group_field else 8)  # a tenth of the others
+    assert "warning" not in capsys.readouterr().err
+
+
 def test_pairs_and_ids_and_other_names(tmp_path):
     rows = {split: [(f"{text} q", text, label, number) for number, (text, label) in enumerate(own)]
             for split, own in SPLITS.items()}  # fmt: skip

@@ -252,10 +252,9 @@ def _few(some: Sequence[Example], examples: Sequence[Example]) -> bool:
 
 
 def _check_spelling(examples: Sequence[Example]) -> None:
-    """Raise InputError if labels differ in case or unseen characters only, or as numbers in how they look."""
+    """Raise InputError if labels differ in case, invisible characters or the way in which a number is written only."""
     counts = Counter(label for example in examples for label in example.labels)
-    first = dict[str | Decimal, str]()
-    pairs = dict[str, str]()
+    first, pairs = dict[str | Decimal, str](), dict[str, str]()
     for label in sorted(counts, key=lambda label: -counts[label]):
         frequent = first.setdefault(Decimal(seen) if is_number(seen := compared(label)) else fold(seen), label)
         if frequent != label:
@@ -307,11 +306,9 @@ def _check_texts(examples: Sequence[Example], fields: Fields) -> None:
     texts = {(example.text, example.pair) for example in examples}
     if len(examples) >= MANY_ROWS and len(texts) < SHARE_TEXTS * len(examples):
         meant = _meant(examples[0].file, fields, "text_field", repeating=False)
-        raise InputError(
-            f"{examples[0].file.where}: field '{fields.text_field}' has {len(texts):,} different values in "
-            f"{len(examples):,} rows, so it looks like labels, not text{meant or ';'} if it is text, set problem to "
-            "classification or regression"
-        )
+        found = f"field '{fields.text_field}' has {len(texts):,} different values in {len(examples):,} rows"
+        advice = "if it is text, set problem to classification or regression"
+        raise InputError(f"{examples[0].file.where}: {found}, so it looks like labels, not text{meant or ';'} {advice}")
 
 
 def _meant(file: RawFile, fields: Fields, setting: str, repeating: bool) -> str:

@@ -178,10 +178,10 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
             raise InputError(f"{path} has both {first.where} and {second.where}; expected one {split} file")
     for split in ("train", "test"):
         if not found[split] and WHOLE not in found:
-            there = ", ".join(file.name for file in files[:5])
+            there = some([file.name for file in files])
             raise InputError(
                 f"{path} has no {split} file among {there}; expected train, dev and test (such as {split}.jsonl), "
-                "or all.jsonl or the path of a single file to be split"
+                "or all.jsonl in place of dev and test, or the path of a single file to be split"
                 if names is NAMES
                 else f"{path} has no file for {split} among {there}; expected one called {names[split]}"
             )
@@ -195,15 +195,19 @@ def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_
     """Assign splits to the examples of `WHOLE`, or else of train; return all in order train, dev, test.
 
     `shares` of them are drawn for dev and test, with `by_label` from each label; `seed` determines which. Equal texts
-    stay together, and so do groups, if the task has them. Of several labels of a text, the rarest one counts; what
-    train would lack then stays in it.
+    stay together, and so do groups, if the task has them: those of `WHOLE` that train has, too, stay there. Of several
+    labels of a text, the rarest one counts; what train would lack then stays in it.
     """
     source = WHOLE if any(example.split == WHOLE for example in examples) else "train"
-    settled = [example for example in examples if example.split != source]
-    free = [example for example in examples if example.split == source]
-    twins, labels = [example.twin for example in free], _rarest(free) if by_label else [""] * len(free)
-    groups = [example.group for example in free]
+    settled = [example for example in examples if example.split in ("dev", "test")]
+    others = [example for example in examples if example.split not in ("dev", "test")]
+    twins, groups = [example.twin for example in others], [example.group for example in others]
     names = connected(twins, groups) if any(groups) else twins
+    kept = {name for example, name in zip(others, names, strict=True) if example.split != source}
+    settled += [replace(one, split="train") for one, name in zip(others, names, strict=True) if name in kept]
+    free = [example for example, name in zip(others, names, strict=True) if name not in kept]
+    names = [name for name in names if name not in kept]
+    labels = _rarest(free) if by_label else [""] * len(free)
     drawn = (draw if any(groups) else assign)(names, labels, shares, seed)
     drawn = _with_every_label([example.labels for example in free], names, drawn) if by_label else drawn
     found = [replace(example, split=split) for example, split in zip(free, drawn, strict=True)] + settled

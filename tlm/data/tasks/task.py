@@ -86,8 +86,8 @@ def load_task(
 
     Args:
         path: Folder with train, dev (or valid, validation, val) and test files, several of a split numbered
-            (train-1.csv, train-2.csv); or one file to split, or a folder with all.csv (several: all-1.csv, all-2.csv)
-            to split and perhaps train files beside it; also on s3://; or a name such as paper:scierc.
+            (train-1.csv, train-2.csv); or one file to split; or a folder with all.csv (or all-1.csv, all-2.csv), which
+            is split, and perhaps train files, which stay in train; also on s3://; or a name such as paper:scierc.
         fields: The fields of the examples.
         problem: What is learned, and how it is scored.
         unlabelled: Files or folder with more texts of the task, without labels. They are searched with and trained on
@@ -95,7 +95,7 @@ def load_task(
             text as `export` defines it, are left out.
         files: Folder with the files of a registered task, to be used instead of the Hub.
         dev_share: Share of the examples for dev, if there is no dev file.
-        test_share: Share of the examples for test, if a single file is split.
+        test_share: Share of the examples for test, if a single file or all.csv is split.
         seed: Seed of the random split.
         max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed, but no
             more than a tenth of dev or test.
@@ -198,6 +198,7 @@ def _write(
     asked = entry.problem if entry else settings.get("problem", "auto")
     several = labelled.has_several(found, asked)
     regression = labelled.is_regression(found, fields, asked)
+    whole = sum(example.split == WHOLE for example in found)
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     sizes = Counter(example.split for example in found)
@@ -216,7 +217,7 @@ def _write(
     if several:
         draft.counts["without labels"] = sum(not example.labels for example in found)
     if fields.group_field:
-        draft.counts["divided groups"] = _warn_of_groups(found, fields.group_field, settings["shares"])
+        draft.counts["divided groups"] = _warn_of_groups(found, fields.group_field, settings["shares"], whole)
     if texts:
         draft.counts |= {UNLABELLED: len(more), **left_out}
     rejects.write(draft)
@@ -239,16 +240,17 @@ def _check_splits(found: Sequence[Example], sizes: Counter[str], group_field: st
         raise InputError(f"{has}; expected at least two labels")
 
 
-def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[str, float]) -> int:
-    """Return how many groups are in more than one split, as a task may have come; warn of them, and of large groups."""
-    drawn = sum(example.split in ("train", *shares) for example in found)
+def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[str, float], whole: int) -> int:
+    """Return how many groups are in more than one split, as a task may have come; warn of them, and of large groups.
+
+    `shares` are those of the `whole` examples of files to be divided; without such files, of train.
+    """
+    drawn = whole or sum(example.split in ("train", *shares) for example in found)
     for split, share in shares.items():
         size = sum(example.split == split for example in found)
         if abs(size - share * drawn) > FAR * share * drawn:
-            say(
-                f"warning: {split} has {size:,} of {drawn:,} examples, not {share:.0%}: groups of '{group_field}' that "
-                "have equal texts are not divided, and some are large"
-            )
+            why = f"groups of '{group_field}' that have equal texts are not divided, and some are large"
+            say(f"warning: {split} has {size:,} of {drawn:,} examples, not {share:.0%}: {why}")
     uses = Counter(group for group, _ in {(example.group, example.split) for example in found})
     divided = {group for group, count in uses.items() if count > 1}
     if divided:

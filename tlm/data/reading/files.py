@@ -55,7 +55,7 @@ FORMATS = {
     ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".txt": "txt",
     ".md": "txt", ".rst": "txt",
 }  # fmt: skip
-NAMED_ONLY = (".md", ".rst")  # in a folder, such a file mostly tells about the data
+_NAMED_ONLY = re.compile(r"\.(md|rst)(\.gz|\.zst)?", re.IGNORECASE)  # in a folder, they mostly tell about the data
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 EXPECTED = f"{', '.join(FORMATS)}, all but .parquet also with {' or '.join(COMPRESSIONS)}"
 
@@ -304,10 +304,10 @@ def _inside(store: Store, folder: str, keys: Iterable[str]) -> list[str]:
 def _readable(folder: str, names: list[str]) -> list[str]:
     """Select the names in a folder that have an extension of data; says which are skipped."""
     visible = [name for name in names if not re.search(r"(^|/)[._]", name)]
-    known = [name for name in visible if _kind(name) and not name.lower().endswith(NAMED_ONLY)]
-    other = [PurePosixPath(name).name for name in visible if not _kind(name) or name.lower().endswith(NAMED_ONLY)]
-    pattern = f"; to read .md or .rst, give a pattern such as {folder}/**/*.md"
-    hint = pattern * any(name.lower().endswith(NAMED_ONLY) for name in other)
+    prose = {name for name in visible if _NAMED_ONLY.search(name)}
+    known = [name for name in visible if _kind(name) and name not in prose]
+    other = [PurePosixPath(name).name for name in visible if not _kind(name) or name in prose]
+    hint = f"; to read .md or .rst, give a pattern such as {folder}/**/*.md" if prose else ""
     if not known:
         raise InputError(f"{folder} has no readable file; expected {EXPECTED}{hint}")
     if other:

@@ -66,13 +66,13 @@ def test_a_token_that_the_client_shows_is_not_shown(
     """As requests does with one that has a line end."""
 
     def refused(_: str) -> None:
-        raise ValueError("return character(s) in header value: 'Bearer my-token\\n'")
+        raise ValueError("return character(s) in header value: 'Bearer token\\nnekot\\n'")
 
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=refused))
     monkeypatch.setenv(ADDRESS, "https://127.0.0.1:1")
-    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "my-token\n")
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "token\nnekot\n")
     track(some_report)
-    assert "did not take the report (return character(s) in header value: 'Bearer …" in capsys.readouterr().err
+    assert "did not take the report (return character(s) in header value: 'Bearer …\\n…" in capsys.readouterr().err
 
 
 def test_without_an_address_nothing_is_said(

@@ -43,8 +43,9 @@ def track(report: Artifact) -> None:
     except ImportError:
         say(f"warning: {ADDRESS} is set, but mlflow-skinny is missing: in a checkout, pip install '.[mlflow]'; {again}")
     except Exception as error:  # whatever a client and a server may do
-        token = os.environ.get("MLFLOW_TRACKING_TOKEN", "").strip()  # requests shows one that has a line end
-        said = InputError(reason(error).replace(token, "…") if token else reason(error))  # which hides passwords
+        said = str(InputError(reason(error)))  # which hides passwords
+        for part in os.environ.get("MLFLOW_TRACKING_TOKEN", "").split():  # requests shows a token with a line end
+            said = said.replace(part, "…")
         say(f"warning: MLflow did not take the report ({said}); {again}")
 
 

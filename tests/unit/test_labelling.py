@@ -320,8 +320,8 @@ def test_a_model_of_label_names_answers_with_the_nearest_mean_of_passages(
     [
         ("road,car", "has 1 label"),
         ("road,car\nsky,kite", "no passage has a word of the description of 'sky'"),
-        ("road,car\nsky,kites", "the passages of 'sky' have no frequent word; describe it in others$"),
-        ("clouds,clouds\nsky,kites", "the passages of 'clouds' have no frequent word"),
+        ("road,car\nsky,kites", "passages of 'sky' have no frequent word; describe it in other words$"),
+        ("clouds,clouds\nsky,kites", "passages of 'clouds' have no frequent word"),
         ("road,car\nsky,", "names.csv:3: empty, .*; fix them$"),
     ],
 )

@@ -19,7 +19,7 @@ _NOT_PLAIN = regex.compile(rf"[{MARKS}{UNSPACED}]", regex.V1)
 MANY_MARKS = 500
 _MANY_MARKS = regex.compile(rf"\p{{M}}{{{MANY_MARKS},}}")
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
-# Soft hyphens, joiners, zero-width spaces, and what makes ❤ red
+# Soft hyphens, joiners, zero-width spaces, and variation selectors (which make ❤ red)
 _INVISIBLE = regex.compile(r"[\p{Cf}\p{Variation_Selector}]+")
 # <e1> or [E1], and </e1>, [/E1] or [E1/]: the marks around a span, and other tags, which may have attributes
 _MARK = re.compile(r"([<\[])(/?)([A-Za-z][\w:.-]{0,31})(?:\s[^<>\[\]]{0,100}?)?(/?)([>\]])")

@@ -94,10 +94,10 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
     with one_thread():
         vectors = vectors_of((row["text"] for row in rows.values()), (), ())
         means = [vectors.means([words_of(rows[doc]["text"]) for doc in docs]).mean(axis=0) for docs in hits]
-    lengths = np.linalg.norm(means, axis=1, keepdims=True)
-    if not lengths.all():
-        raise InputError(f"the passages of '{[*about][lengths.argmin()]}' have no frequent word; describe it in others")
-    weights = SHARPNESS * np.stack(means) / lengths
+    norms = np.linalg.norm(means, axis=1, keepdims=True)
+    if not norms.all():
+        raise InputError(f"passages of '{[*about][norms.argmin()]}' have no frequent word; describe it in other words")
+    weights = SHARPNESS * np.stack(means) / norms
     linear = Linear(weights, np.zeros(len(about)), len(about), softmax=True)
     width, chosen = weights.shape[1], {"top_k": top_k}
     dense = Dense(np.zeros(width), np.ones(width), linear, chosen)

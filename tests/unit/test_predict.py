@@ -230,6 +230,8 @@ def test_a_file_of_another_format_is_not_read_or_written_as_text(made: Made, tmp
 def test_fields_need_a_format_that_has_them() -> None:
     with pytest.raises(InputError, match="plain text has no field 'body'; give jsonl or csv, or name the format"):
         read_rows(iter(["bode,id\n", "alpha,1\n"]), "auto", "body")
+    with pytest.raises(InputError, match=r"no column 'text'; it has 'bode', 'id'$"):
+        read_rows(iter(["bode,id\n", "alpha,1\n"]), "csv", "text")
     with pytest.raises(InputError, match="no column 'body'; it has 'bode', 'id'; did you mean 'bode'"):
         read_rows(iter(["bode;id\n", "alpha;1\n"]), "csv", "body")
 

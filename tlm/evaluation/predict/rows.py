@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from tlm.data.text import csv_separator
-from tlm.errors import InputError, is_utf8, nearest, with_article
+from tlm.errors import InputError, did_you_mean, is_utf8, with_article
 from tlm.settings.options import names_in, value_in
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], sepa
         raise InputError(f"the head of the CSV cannot be read: {error}; fix its first line") from None
     for name in (*names_in(*fields), *keep):
         if name not in header:
-            raise InputError(f"the CSV has no column '{name}'; it has {str(header)[1:-1]}{nearest(name, header)}")
+            raise InputError(f"the CSV has no column '{name}'; it has {str(header)[1:-1]}{did_you_mean(name, header)}")
         if header.count(name) > 1:
             raise InputError(f"the CSV has {header.count(name)} columns '{name}'; give each a name of its own")
     return _csv_body(reader, fields, keep, header)

@@ -108,13 +108,13 @@ def _of_dev(trained: Artifact, task: Artifact) -> dict[str, Any]:
 
 
 def _write(draft: Draft, recipe: Recipe, stages: dict[str, Artifact], device: str, root: str | None) -> None:
-    (trained, task), new = recipe.inputs.values(), "new_dev" in recipe.settings
+    trained, task = recipe.inputs.values()
+    new = "new_dev" in recipe.settings
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
     splits = read_splits(task, "dev", "test")
     found, speed = measured(predictor, place, splits)
     predictions = [Prediction.of(splits[name], one, predictor.thresholds, new=new) for name, one in found.items()]
-    size = sum(entry.size for entry in trained.entries("model/*"))
     details, start = trained.details, stages.get("stage 1")
     identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1], "mlm_loss": None}
     if start is not None:
@@ -124,7 +124,7 @@ def _write(draft: Draft, recipe: Recipe, stages: dict[str, Artifact], device: st
     facts = {"cost": {stage: artifact.details["cost"] for stage, artifact in stages.items()}}
     facts |= {name: details[name] for name in ("fixed", "parameters", "chosen", "tried") if name in details}
     write_metrics(draft, task, predictions, identity, facts)
-    draft.run |= {"device": place, SPEED: speed | {"bytes": size}}
+    draft.run |= {"device": place, SPEED: speed | {"bytes": sum(entry.size for entry in trained.entries("model/*"))}}
     draft.run["stages"] = {stage: artifact.run() for stage, artifact in stages.items()}
 
 

@@ -307,7 +307,7 @@ def _readable(folder: str, names: list[str]) -> list[str]:
     prose = {name for name in visible if _NAMED_ONLY.search(name)}
     known = [name for name in visible if _kind(name) and name not in prose]
     other = [PurePosixPath(name).name for name in visible if not _kind(name) or name in prose]
-    hint = f"; to read .md or .rst, give a pattern such as {folder}/**/*.md" if prose else ""
+    hint = f"; to read .md or .rst, give a pattern such as {folder.rstrip('/')}/**/*.md" if prose else ""
     if not known:
         raise InputError(f"{folder} has no readable file; expected {EXPECTED}{hint}")
     if other:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tlm.data.reading.files import raw_files
+from tlm.data.reading.files import _readable, raw_files
 from tlm.errors import InputError
 
 LINES = b'{"text": "x"}\n'
@@ -38,6 +38,8 @@ def test_folders_and_globs_give_each_file_once_in_the_order_of_their_paths(tmp_p
     assert f"; to read .md or .rst, give a pattern such as {tmp_path}/**/*.md" in said
     with raw_files([f"{tmp_path}/**/*.md"]) as (file,):
         assert (file.name, file.format) == ("readme.md", "txt")
+    assert _readable("s3://bucket/", ["a.md", "b.txt"]) == ["b.txt"]
+    assert capsys.readouterr().err.endswith("such as s3://bucket/**/*.md\n")
 
 
 def test_a_path_may_be_written_in_any_way(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def test_folders_and_globs_give_each_file_once_in_the_order_of_their_paths(tmp_p
     assert f"; to read .md or .rst, give a pattern such as {tmp_path}/**/*.md" in said
     with raw_files([f"{tmp_path}/**/*.md"]) as (file,):
         assert (file.name, file.format) == ("readme.md", "txt")
-    assert _readable("s3://bucket/", ["a.md", "b.txt"]) == ["b.txt"]
+    assert _readable("s3://bucket/", ["a.md", "b.txt", "c.md/d.md5.csv"]) == ["b.txt", "c.md/d.md5.csv"]
     assert capsys.readouterr().err.endswith("such as s3://bucket/**/*.md\n")
 
 

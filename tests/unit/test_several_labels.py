@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kfp import dsl
 from scipy import sparse, special
@@ -119,6 +119,7 @@ def test_a_bad_label_of_a_list_is_a_bad_row(tmp_path):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sets(st.sampled_from("abcdefg")), min_size=20, max_size=60), st.integers(0, 3), st.booleans())
+@example([{"a", "g"}, {"a"}, {"a"}, {"b", "g"}, {"b"}, {"b"}, {"c", "g"}, {"c"}, {"c"}, *[{"d"}] * 11], 11, False)
 def test_train_has_every_label_and_splits_have_their_shares(drawn, seed, in_groups):
     found = [
         Example(None, row, f"{row}", "", None, "", "all", f"text {row}", f"g{row // 2}" * in_groups, tuple(sorted(own)))

@@ -95,6 +95,8 @@ def test_examples_stand_in_order_train_dev_test(tmp_path):
     task = load(folder(tmp_path / "t", SPLITS), tmp_path)
     assert examples(task)["split"].to_pylist() == ["train"] * 4 + ["dev"] + ["test"] * 2
     assert examples(task).schema.field("target").type == pa.float64()
+    drawn = load(write(tmp_path / "all.jsonl", numbered(20, ["a", "b"])), tmp_path)
+    assert examples(drawn)["split"].to_pylist() == ["train"] * 16 + ["dev"] * 2 + ["test"] * 2
 
 
 def test_numbered_parts_of_a_split_are_one(tmp_path):
@@ -192,12 +194,13 @@ def test_a_drawn_split_does_not_depend_on_the_order_of_rows(rows, shares):
 
 
 def test_distinct_texts_are_split_by_the_exact_shares():
-    labels = ["a"] * 50 + ["b"] * 10 + ["c"]
-    splits = assign([str(number) for number in range(61)], labels, {"test": 0.2, "dev": 0.1}, 0)
+    labels = ["a"] * 50 + ["b"] * 10 + ["c"] + ["d"] * 8
+    splits = assign([str(number) for number in range(69)], labels, {"test": 0.2, "dev": 0.1}, 0)
     assert Counter(zip(labels, splits, strict=True)) == {
         ("a", "train"): 35, ("a", "test"): 10, ("a", "dev"): 5,
         ("b", "train"): 7, ("b", "test"): 2, ("b", "dev"): 1,
         ("c", "train"): 1,
+        ("d", "train"): 5, ("d", "test"): 2, ("d", "dev"): 1,
     }  # fmt: skip
 
 
@@ -272,11 +275,12 @@ def test_decimal_numbers_of_a_parquet_file_are_labels(tmp_path):
 
 
 def test_leaks_are_reported_and_left(tmp_path, capsys):
-    rows = dict(SPLITS, dev=[("Old, oak!", "fruit")], test=[("<< RED >> apple", "fruit"), ("plum", "fruit")])
+    train = [*SPLITS["train"], ("red apple!", "tree")]  # the first of equal texts is named
+    rows = {"train": train, "dev": [("Old, oak!", "fruit")], "test": [("<< RED >> apple", "fruit"), ("plum", "fruit")]}
     task = load(folder(tmp_path / "t", rows), tmp_path)
     assert pq.read_table(task.path("leaks.parquet")).to_pylist() == [
-        {"example": 4, "split": "dev", "train": 1, "same_label": False, "text": "Old, oak!"},
-        {"example": 5, "split": "test", "train": 0, "same_label": True, "text": "<< RED >> apple"},
+        {"example": 5, "split": "dev", "train": 1, "same_label": False, "text": "Old, oak!"},
+        {"example": 6, "split": "test", "train": 0, "same_label": True, "text": "<< RED >> apple"},
     ]
     assert task.counts["leaks"] == 2
     assert task.counts["test"] == 2
@@ -337,6 +341,9 @@ BAD = {
     "metric of regression": (SPLITS, {"metric": "pearson"}, "is a classification with 2 classes; expected macro_f1"),
     "no train": ({"dev": SPLITS["dev"], "test": SPLITS["test"]}, {}, "no train file among dev.jsonl, test.jsonl"),
     "no test": ({"train": SPLITS["train"], "dev": SPLITS["dev"]}, {}, "no test file"),
+    "no test beside all": (dict.fromkeys(["train", "dev", "all"], SPLITS["train"]), {}, "no test file among all"),
+    "two train files": (only(**{"train-2": SPLITS["train"]}), {}, "train.jsonl; expected one train file"),
+    "two folders": ({f"{name}/train-1": SPLITS["train"] for name in "xy"}, {}, "expected one train file"),
 }
 
 
@@ -383,6 +390,7 @@ def test_examples_belong_together_by_a_field_or_by_their_text(tmp_path):
     for fields, expected in (({}, [0, 0, 0, 1]), ({"group_field": "by"}, [0, 1, 1, 0])):
         table = examples(Artifact.open(load_task(str(tmp_path), fields=Fields(**fields), root=str(tmp_path / "root"))))
         assert groups_of(table).tolist() == expected * 3
+    assert groups_of(pa.table({"text": ["a", "A", "a"], "text_pair": ["b", "B", "c"]})).tolist() == [0, 0, 1]
     with pytest.raises(InputError, match="no field 'author'"):
         load_task(str(tmp_path), root=str(tmp_path / "root"), fields=Fields(group_field="author"))
 

@@ -162,6 +162,13 @@ def test_what_is_not_finite_or_does_not_fit_is_refused() -> None:
         scores([0, 1], [0], [[1, 0, 0]], LABELS)
 
 
+def test_classes_that_do_not_occur_change_no_bit_of_a_score() -> None:
+    random = np.random.default_rng(0)
+    for classes in range(3, 30):
+        gold, predicted = random.integers(0, classes, (2, 90))
+        assert score("macro_f1", gold, predicted) == score("macro_f1", 5 * gold + 3, 5 * predicted + 3)
+
+
 def test_floats_are_summed_alike_on_every_python() -> None:
     """Python 3.12's own sum has 1.0 here, and what a step writes would depend on the Python."""
     assert sum_in_order([0.1] * 10) == 0.9999999999999999

@@ -15,6 +15,7 @@ from tlm.data.tasks.metrics import (
     above,
     cross_decided,
     fitted_thresholds,
+    held_out,
     metric_for,
     score,
     scores_of,
@@ -77,6 +78,15 @@ def test_a_label_that_no_text_has_is_not_predicted():
     values, gold = example(0)
     assert not gold[:, -1].any()
     assert not above(values, fitted_thresholds(values, gold))[:, -1].any()
+    alone = values[:, -1:], gold[:, -1:]  # all thresholds are as good
+    assert not above(alone[0], fitted_thresholds(*alone)).any()
+
+
+@pytest.mark.parametrize("ulps", [0, 1])
+def test_a_threshold_divides_two_numbers_without_any_between_them(ulps):
+    values = (np.array([0.1, 0.1]).view(np.int64) + np.arange(ulps, ulps + 2)).view(np.float64)[:, None]
+    gold = np.array([[0], [1]])
+    assert above(values, fitted_thresholds(values, gold)).tolist() == gold.tolist()
 
 
 def test_thresholds_of_logits_and_of_probabilities_decide_alike():
@@ -111,6 +121,7 @@ def test_each_group_is_decided_by_thresholds_of_the_others():
     changed[group == 3] = 1 - changed[group == 3]  # what a group's own gold labels are does not matter to it
     assert (cross_decided(values, changed, group)[group == 3] == found[group == 3]).all()
     assert (cross_decided(values, changed, group) != found).any()
+    assert [len(own) for _, own in held_out(group)] == [12] * 5
     assert (cross_decided(values, gold, np.zeros(60, int)) == above(values, fitted_thresholds(values, gold))).all()
 
 

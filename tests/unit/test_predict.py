@@ -279,6 +279,20 @@ def test_empty_lines_before_the_first_row_do_not_hide_the_format(first: str) -> 
     assert [row.error for row in plain] == [*["the text is empty"] * len(head), ""]
 
 
+def test_a_bad_row_stops_no_other_and_texts_stay_as_they_are() -> None:
+    csv.field_size_limit(1 << 17)  # Python's own
+    long = "a" * (1 << 18)
+    lines = ["text,id\n", '"al"pha,1\n', "beta,2,3\n", "gamma\n", f"{long},4\n"]
+    rows = [*read_rows(iter(lines), "csv", "text")]
+    wrong = ["not CSV: ',' expected after '\"'", "3 cells; the header has 2", "1 cells; the header has 2", ""]
+    assert [(row.number, row.error) for row in rows] == [*enumerate(wrong, 1)]
+    assert rows[-1].text == long
+    deep, good = read_rows(iter(["[" * 100_000 + "\n", '{"text": "a", "n": NaN}\n']), "jsonl", "text", keep=["n"])
+    assert (deep.error, good.text, good.kept) == ("not JSON", "a", {"n": None})  # NaN could not be written
+    assert [row.text for row in read_rows(iter(["  a \r\n"]), "txt", "text")] == ["  a "]
+    assert [row.text for row in read_rows(iter([' {"text": "a"}\n']), "auto", "text")] == ["a"]
+
+
 def test_three_texts_are_no_example() -> None:
     assert checked(1, ("a", "b", "c")).error == "3 texts; expected one, or a pair"
 

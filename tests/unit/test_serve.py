@@ -33,7 +33,7 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving import protocol
-from tlm.serving.app import Batcher, Bodies
+from tlm.serving.app import MOST_CHARACTERS, MOST_DROPPED, Batcher, Bodies
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.protocol import Limits
 from tlm.serving.serve import serve
@@ -277,7 +277,9 @@ def test_a_wrong_request_is_one_sentence_and_the_server_goes_on(models, start) -
         assert sentence in found[1]["error"]
     assert server.ask("/nothing")[0] == 404
     assert server.ask("/v1/models/model:predict")[0] == 405
-    assert server.ask("/v1/models/model:predict", {"instances": ["court"]})[0] == 200
+    assert "\u202e" not in server.ask("/%E2%80%AE")[1]["error"]
+    most = json.dumps({"instances": ["court"] * 4}).encode().ljust(2000)
+    assert server.ask("/v1/models/model:predict", raw=most)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -309,6 +311,32 @@ def test_second_texts_are_those_of_the_tensor_that_is_called_so() -> None:
     for tensors in ([first, second], [second, first]):
         asked = protocol.read_v2({"inputs": tensors})
         assert (asked.texts, asked.pairs) == (["text"], ["text_pair"])
+
+
+def test_what_clients_write_in_other_ways_is_read_too() -> None:
+    """A second text that is null, an id that is no text, and a flat list for a shape of [n, 1]."""
+    assert protocol.read_v1({"instances": [{"text": "a", "text_pair": None}]}) == protocol.Asked(["a"], None)
+    tensor = {"datatype": "BYTES", "shape": [2, 1], "data": ["a", "b"]}
+    assert protocol.read_v2({"id": 7, "inputs": [tensor]}) == protocol.Asked(["a", "b"], None)
+    for more, sentence in (
+        ({"outputs": "label"}, "the body has no outputs; expected a list"),
+        ({"outputs": [7]}, r"outputs\[0\] is an int; expected an object"),
+        ({"inputs": [tensor | {"data": [["a", "b"], ["c"]]}]}, r"inputs\[0\].data\[0\]: the text is a list"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            protocol.read_v2({"inputs": [tensor], **more})
+
+
+def test_an_answer_names_its_model_and_types_and_metadata_both_texts_where_nobody_knows() -> None:
+    served = protocol.Served(Moody(), "toy", "7")  # type: ignore[arg-type]
+    answer = protocol.answer_v2(np.array([[0.25, 0.75]]), protocol.Asked(["a"], None), served)
+    assert answer == {"model_name": "toy", "model_version": "7", "outputs": [
+        {"name": "label", "datatype": "BYTES", "shape": [1], "data": ["b"]},
+        {"name": "probability", "datatype": "FP64", "shape": [1], "data": [0.75]},
+        {"name": "probabilities", "datatype": "FP64", "shape": [1, 2], "data": [0.25, 0.75]},
+    ]}  # fmt: skip
+    assert [one["name"] for one in protocol.metadata(served)["inputs"]] == ["text", "text_pair"]
+    assert [one["name"] for one in protocol.metadata(served._replace(pair=False))["inputs"]] == ["text"]
 
 
 def test_a_model_of_pairs_refuses_single_texts_also_from_a_folder(models, start, tmp_path) -> None:
@@ -461,6 +489,35 @@ def test_a_body_in_chunks_is_refused_as_others_are_while_one_large_body_holds_al
     assert bodies.held == 500
 
 
+@pytest.mark.parametrize(
+    ("parts", "status", "read"),
+    [
+        ([b'{"instances": ["'.ljust(80), b'a"]}'.rjust(80)], 200, 2),  # alone, it may hold more than all together may
+        ([b"[" * 800, b"[" * 800, b""], 413, 3),
+        ([b"[" * (MOST_DROPPED // 2)] * 9, 413, 3),  # without end
+        ([b"["], 408, 1),  # then nothing
+    ],
+)
+def test_a_body_that_is_too_large_or_too_slow_is_refused_and_holds_nothing(
+    monkeypatch, parts: list[bytes], status: int, read: int
+) -> None:
+    monkeypatch.setattr("tlm.serving.app.RECEIVE_SECONDS", 1)
+    bodies, left = Bodies(Limits(max_bytes=1000, max_waiting_bytes=100)), list(parts)
+
+    async def receive() -> dict[str, Any]:
+        if not left:
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": left.pop(0), "more_body": status == 408 or bool(left)}
+
+    async def ask() -> None:
+        async with bodies.asked(Request({"type": "http", "method": "POST", "headers": []}, receive), protocol.read_v1):
+            raise HTTPException(200)
+
+    with pytest.raises(HTTPException) as caught:
+        asyncio.run(asyncio.wait_for(ask(), 30))
+    assert (caught.value.status_code, len(parts) - len(left), bodies.held) == (status, read, 0)
+
+
 def test_many_large_requests_take_little_memory_and_health_is_answered(models, start) -> None:
     server = start(models["onnx"])
     body, codes = json.dumps({"instances": ["the tide of a ship " * 52_000]}).encode(), list[int]()
@@ -496,9 +553,13 @@ def test_a_signal_lets_it_finish_what_it_has_begun(models, start, number) -> Non
 class Moody:
     """A model that fails when a text asks for it."""
 
-    labels = ("a", "b")
+    labels, thresholds = ("a", "b"), None
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str], list[str] | None]] = []
 
     def predict(self, texts: list[str], pairs: Any = None, label: str = "") -> np.ndarray:
+        self.asked.append((texts, pairs))
         if "fail" in texts:
             raise ValueError("no\nway")
         return np.full((len(texts), 2), 0.5)
@@ -518,6 +579,32 @@ def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> Non
     failed, answered = asyncio.run(both())
     assert (failed.status_code, failed.detail) == (500, "the model failed: no")
     assert answered.tolist() == [[0.5, 0.5]]
+
+
+def test_requests_of_a_kind_are_predicted_together_up_to_a_limit_and_clients_may_leave() -> None:
+    model, single = Moody(), lambda *texts: protocol.Asked([*texts], None)
+    pair = protocol.Asked(["e\u0301"], ["u\u0308"])
+    asked = [single("a"), pair, single(*"b" * 40), single(*"c" * 40), single("d"), single("fail")]
+    large = [single("x" * MOST_CHARACTERS), single("f")]
+
+    async def ask() -> None:
+        batcher = Batcher(model, 84)  # type: ignore[arg-type]
+        waiting = [asyncio.create_task(batcher.predict(one)) for one in asked]
+        await asyncio.sleep(0)
+        with pytest.raises(HTTPException, match="503: 84 texts are waiting, and 84 may"):
+            await batcher.predict(single("g"))
+        for gone in waiting[3:]:
+            gone.cancel()
+        work = asyncio.create_task(batcher.run())
+        await asyncio.gather(*waiting[:3])
+        await asyncio.gather(*map(batcher.predict, large))
+        assert batcher.waiting == 0
+        work.cancel()
+
+    asyncio.run(asyncio.wait_for(ask(), 30))
+    singles = [["a", *"b" * 40, *"c" * 40], ["d", "fail"], large[0].texts, ["f"]]
+    assert [texts for texts, pairs in model.asked if pairs is None] == singles
+    assert [one for one in model.asked if one[1]] == [(["é"], ["ü"])]
 
 
 def test_a_port_in_use_is_one_sentence(models, capsys) -> None:

@@ -425,6 +425,7 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
         ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
         ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
         ({"source": "in.txt", "to": "in.txt"}, "in.txt is a file that is read"),
+        ({"source": "in.txt", "to": "link"}, "link is a file that is read"),
         ({"source": "in.txt", "to": "absent/out"}, "absent/out cannot be written"),
     ],
 )
@@ -435,6 +436,7 @@ def test_what_cannot_be_is_said_in_a_sentence(
     files = {"empty.txt": "", "in.csv": "text,b\nx,y\n", "open.csv": '"text\nfoo\n', "blank.csv": "\n \n"}
     for name, text in {**files, "in.txt": "a text\n"}.items():
         Path(name).write_text(text)
+    Path("link").symlink_to("in.txt")
     with pytest.raises(InputError) as error:
         predict_command(**{"model": made[1], **settings})
     assert message in str(error.value)

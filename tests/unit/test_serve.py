@@ -126,10 +126,12 @@ def at_once(count: int, work: Callable[[int], object]) -> list[threading.Thread]
     return threads
 
 
-def sent(server: Running, size: int, body: bytes = b"", seconds: int = 60) -> socket.socket:
+def sent(
+    server: Running, size: int, body: bytes = b"", seconds: int = 60, asked: str = "POST /v1/models/model:predict"
+) -> socket.socket:
     """A connection that has sent a request whose body is said to be of this size, and `body` of it."""
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=seconds)
-    head = f"POST /v1/models/model:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n"
+    head = f"{asked} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n"
     connection.sendall(head.encode() + body)
     return connection
 
@@ -378,8 +380,10 @@ def test_a_redirect_leads_nowhere_that_the_request_names_and_labels_are_inert(tm
     assert server.ask("/v2/health/live/")[0] == 404
     body = b'{"instances": ["court"]}'
     answer = received(sent(server, len(body), body))
-    assert b"\\u202e\\u200b" in answer
-    assert "\u202e".encode() not in answer
+    about = received(sent(server, 0, asked="GET /v2/models/model"))
+    for text in (answer, about):
+        assert b"\\u202e\\u200b" in text
+        assert "\u202e".encode() not in text
 
 
 def test_a_body_that_is_too_large_can_be_sent_to_its_end(linear) -> None:

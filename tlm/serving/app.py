@@ -75,7 +75,7 @@ class Server:
             **dict.fromkeys(every, protocol.metadata(self.served)),
             **dict.fromkeys([f"{one}/ready" for one in every], ready),
         }
-        routes = [Route(path, JSONResponse(body), methods=["GET"]) for path, body in get.items()]
+        routes = [Route(path, Answer(body), methods=["GET"]) for path, body in get.items()]
         routes.append(Route("/metrics", self.metrics, methods=["GET"]))
         by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
         by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)

@@ -4,6 +4,7 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict import files, written
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.predict.models import trained
+from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.rows import InputRow, table_rows
 from tlm.evaluation.score.baseline import baseline
 
@@ -97,6 +99,8 @@ def test_only_the_likeliest_labels_have_a_probability(model: str, texts: Path, t
         assert first == {whole["label"]: float(whole["probability"])}
     with pytest.raises(InputError, match="likeliest is -1; expected 0 or more"):
         predict_command(model, source=str(texts), likeliest=-1)
+    with pytest.raises(InputError, match="likeliest is -1; expected 0 or more"):
+        next(predict(model, ["a text"], likeliest=-1))
 
 
 def test_a_run_without_new_files_does_not_load_the_model(
@@ -127,7 +131,8 @@ def test_answers_of_another_model_or_with_other_options_are_not_mixed(model: str
         predict_command, model, source=f"{texts}/day-1", to=f"{tmp_path}/labels/", text_field="txt"
     )  # so there are no answers yet
     predict_command(model, source=f"{texts}/day-1/*", to=f"{tmp_path}/labels/")
-    for other in ({"keep": ["id"]}, {"at_least": 0.5}, {"text_field": "id"}, {"source": f"{texts}/day-2"}):
+    options: list[dict[str, Any]] = [{"keep": ["id"]}, {"at_least": 0.5}, {"likeliest": 1}, {"text_field": "id"}]
+    for other in (*options, {"source": f"{texts}/day-2"}):
         assert "has answers of another model or source, or with other options" in refused(
             predict_command, model, **{"source": f"{texts}/day-1", "to": f"{tmp_path}/labels/", **other}
         )

@@ -106,6 +106,9 @@ def test_stdin_and_stdout(made: Made, monkeypatch: pytest.MonkeyPatch, capsys: p
         found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert len(found) == expected
         assert all(row["label"] in ("=cmd", "plain") for row in found)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one text\n")))
+    predict_command(made[1], to_format="csv", device="cpu")
+    assert capsys.readouterr().out.startswith("row,text,")  # a byte order mark would be part of the name
 
 
 def test_a_pipe_can_be_written_to(made: Made, tmp_path: Path) -> None:
@@ -362,7 +365,7 @@ def test_a_file_that_nothing_could_be_predicted_of_replaces_no_other(made: Made,
 
 
 def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None:
-    (source := tmp_path / "in.txt").write_text("alpha\n")
+    (source := tmp_path / "IN.TXT").write_text("{alpha\n")  # no JSON
     for name, begins in (("out.csv", "row,text,"), ("out.CSV", "row,text,"), ("out", '{"row": 1')):
         predict_command(made[1], source=str(source), to=str(tmp_path / name), device="cpu")
         assert (tmp_path / name).read_text(encoding="utf-8-sig").startswith(begins)
@@ -462,6 +465,9 @@ def test_a_decomposed_text_gets_the_answer_of_the_composed_one_and_stays_as_it_i
     first, second = predict(metrics, [composed, decomposed])
     assert decomposed != composed
     assert second["text"] == decomposed
+    assert second["probabilities"] == first["probabilities"]
+    paired = baseline(make_task(tmp_path, [(text, text, *rest) for text, _, *rest in rows], "macro_f1", ["a", "b"]))
+    first, second = predict(paired, [("un", composed), ("un", decomposed)])
     assert second["probabilities"] == first["probabilities"]
 
 

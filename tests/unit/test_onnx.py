@@ -244,6 +244,7 @@ def test_agreement_is_equal_classes_or_explained_variance() -> None:
     values = np.array([[1], [2], [3]], np.float32)
     assert agreement(values, values, numbers=True) == 1
     assert agreement(values, values + 1, numbers=True) == pytest.approx(1 - 3 / 2)
+    assert [agreement(0 * values, factor * values, numbers=True) for factor in (0, 1)] == [1, 0]  # no variance
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -29,6 +29,7 @@ from tlm.data.reading import zstd
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
+from tlm.evaluation.predict.encoder import model_labels
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.predict.models import trained
 from tlm.evaluation.predict.predict import predict
@@ -376,6 +377,12 @@ def test_a_file_called_csv_is_written_as_csv(made: Made, tmp_path: Path) -> None
 def test_a_folder_serves_as_well(made: Made) -> None:
     folder = Artifact.open(made[1]).path("model")
     assert list(predict(str(folder), ["alpha"], device="cpu")) == list(predict(made[1], ["alpha"], device="cpu"))
+
+
+def test_classes_stand_in_the_order_of_their_numbers_and_one_alone_is_a_number() -> None:
+    names = {str(number): f"class {number}" for number in reversed(range(12))}
+    assert model_labels({"id2label": names}) == [f"class {number}" for number in range(12)]
+    assert model_labels({"id2label": {"0": "LABEL_0"}}) is None
 
 
 def test_a_folder_of_others_may_leave_out_the_names_of_two_classes(made: Made, tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def test_exactly_at_the_threshold_is_removed():
     assert found([" ".join(words[:12]), " ".join(words)], 0.81) == [-1, -1]
 
 
+def test_of_several_originals_the_first_is_named():
+    """Rows 1 and 8: a set of these, as Python keeps it, begins with 8."""
+    first, second = (" ".join(f"{half}{place}" for place in range(20)) for half in "ab")
+    others = [" ".join(f"o{row}-{place}" for place in range(6)) for row in range(7)]
+    texts = [others[0], first, *others[1:], second, f"{first} {second}"]
+    assert found(texts + texts[:8], 0.3)[8:] == [-1, 1, *range(8)]
+
+
 def test_case_and_punctuation_do_not_matter():
     assert found(["We propose a [[ new ]] model.", "we propose a new model"], 1.0) == [-1, 0]
 

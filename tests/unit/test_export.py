@@ -119,6 +119,13 @@ def test_five_words_are_enough_and_four_are_not(tmp_path):
     assert (list(kept(subset)), list(dropped(subset))) == ([0], [1])
 
 
+def test_what_is_too_short_is_not_looked_for(tmp_path):
+    texts = [ROLLED, prose(0, 100)]
+    hits = make(tmp_path, texts, one_each(texts), test=[ROLLED])
+    subset = export(hits, filters=Filters(min_words=30), root=str(tmp_path))
+    assert dropped(subset) == {0: ("too short", "21 words")}
+
+
 def test_each_filter_can_be_switched_off(tmp_path):
     texts = [prose(0), prose(0) + " more", f"{prose(1)} {MARKED}", "too short"]
     hits = make(tmp_path, texts, one_each(texts), test=[MARKED])
@@ -166,7 +173,8 @@ def test_second_texts_of_pairs_are_protected(tmp_path):
 
 
 def test_texts_that_are_too_short_to_be_looked_for_are_counted(tmp_path, capsys):
-    export(make(tmp_path, [prose(0)], [(0, 0, 1, 1.0)], dev=[ROLLED], test=["too short", MARKED]), root=str(tmp_path))
+    test = ["too short", "just long enough", MARKED]
+    export(make(tmp_path, [prose(0)], [(0, 0, 1, 1.0)], dev=[ROLLED], test=test), root=str(tmp_path))
     assert "1 dev and test texts have fewer than 3 words and are not looked for" in capsys.readouterr().err
 
 

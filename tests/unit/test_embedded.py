@@ -123,6 +123,23 @@ def test_equal_corpora_give_equal_bytes_however_they_are_portioned(texts, chunk,
             assert (Path(folder) / "one" / name).read_bytes() == (Path(folder) / "other" / name).read_bytes()
 
 
+def test_portions_hold_no_more_than_their_limits(tmp_path, monkeypatch):
+    chunks, terms = [], embedded_build.analyzer.terms
+    monkeypatch.setattr(embedded_build.analyzer, "terms", lambda texts: chunks.append(len(texts)) or terms(texts))
+    monkeypatch.setattr(embedded_build, "CHUNK", 3)
+    monkeypatch.setattr(embedded_build, "CHUNK_CHARACTERS", 10)
+    build(["a", "b", "c", "five of", "six", "d"], tmp_path, k1=1.2, b=0.75)
+    assert chunks == [3, 2, 1]
+    monkeypatch.setattr(embedded_build, "SEGMENT", 4)
+    assert list(embedded_build._segments(np.array([2, 2, 1, 9, 3, 1, 1]))) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
+
+
+def test_a_term_in_more_than_one_of_8_documents_has_a_row(engine_of):
+    engine = engine_of(["rare common", "common", *["other words"] * 6])
+    assert np.diff(engine.offsets).tolist() == [1, 0, 0, 0]
+    assert np.count_nonzero(engine.rows, axis=1).tolist() == [2, 6, 6]
+
+
 def test_a_chunk_with_very_many_terms_keeps_them_apart(tmp_path):
     """More terms times documents than 32 bits hold."""
     documents, each = 8000, 80

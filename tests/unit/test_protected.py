@@ -137,6 +137,17 @@ def test_without_the_overlap_filter_only_queries_count(world) -> None:
     assert unprotected(*opened(others, world.task)) == len(held_out(world.task) & asked) > 0
 
 
+def test_unlabelled_texts_are_queries_too(world) -> None:
+    (world.folder / "held.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in held_out(world.task)))
+    (folder := world.folder / "apart").mkdir()
+    for split in ("train", "dev", "test"):
+        rows = [{"text": f"{split} {kind} words about rye", "label": kind} for kind in ("many", "few")]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    apart = load_task(str(folder), unlabelled=str(world.folder / "held.jsonl"), root=world.root)
+    others = subset_for(world, apart, overlap=False)
+    assert unprotected(*opened(others, world.task)) == len(held_out(world.task))
+
+
 def test_second_texts_of_pairs_count(world, tmp_path: Path) -> None:
     tasks = []
     for name, second in (("one", "in its second text"), ("two", "in another second text")):

@@ -52,6 +52,11 @@ def test_of_a_copy_the_file_that_is_written_is_named() -> None:
     assert str(error) == "no space left on the disk (folder/model); free some, then repeat"
 
 
+def test_a_quota_that_is_used_up_interrupts_as_a_full_disk_does() -> None:
+    found = for_users(OSError(errno.EDQUOT, "Disk quota exceeded", "store/model"))
+    assert (str(found), found.exit_code) == ("no space left on the disk (store/model); free some, then repeat", 3)
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -111,8 +116,11 @@ def test_commands_of_studies_are_in_research() -> None:
     assert all(name in text for name in STUDIES)
 
 
-def test_a_command_that_needs_pytorch_says_how_to_install_it() -> None:
-    code = "import sys; sys.modules['torch'] = None; from tlm.cli.main import main; main(lambda: __import__('torch'))"
+@pytest.mark.parametrize("name", ["torch", "transformers"])
+def test_a_command_that_needs_pytorch_says_how_to_install_it(name: str) -> None:
+    code = (
+        f"import sys; sys.modules['{name}'] = None; from tlm.cli.main import main; main(lambda: __import__('{name}'))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
     assert done.stderr == f"tlm: {NO_TORCH}\n"

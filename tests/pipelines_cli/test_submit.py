@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipelines.client import ApiError
 from pipelines.compiled import load_images
 from tests.pipelines_cli.conftest import GOLDEN
 from tests.pipelines_cli.standin import Answer, Dropped, StandIn, hang, refusal
@@ -160,6 +161,11 @@ def test_several_users_need_a_namespace(ask, api: StandIn) -> None:
     assert "https://kubeflow.example/_/pipeline/?ns=ann#/runs/details/" in done.out
 
 
+def test_a_dashboard_s_address_may_have_its_frame(ask, api: StandIn) -> None:
+    done = ask("submit", "--ui-host", "https://kubeflow.example/_/pipeline/")
+    assert "https://kubeflow.example/_/pipeline/#/runs/details/" in done.out
+
+
 def test_a_namespace_is_not_sent_where_there_is_one_user(ask, api: StandIn) -> None:
     assert ask("submit", "--namespace", "kubeflow").code == 0
     assert [one.namespace for one in api.experiments.values()] == [None]
@@ -249,6 +255,13 @@ def test_a_start_without_an_answer_is_not_repeated(ask, api: StandIn, fault) -> 
     assert done.code == 3
     assert "whether a run began is not known, look for 'nightly' in the UI" in done.err
     assert api.requests.count("POST /runs") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "passes"), [(0, True), (400, False), (404, False), (408, True), (429, True), (500, True), (503, True)]
+)
+def test_which_answers_may_be_others_later(status: int, passes: bool) -> None:
+    assert ApiError("said", status).may_pass == passes
 
 
 def test_a_silent_server_does_not_hold_us(ask, api: StandIn) -> None:

@@ -160,16 +160,21 @@ def test_silence_is_recorded(root, index):
 
 def test_a_long_query_loses_its_least_telling_terms(root):
     words = [f"w{number}" for number in range(MOST_TERMS - 2)]
-    passages = ["common often rare", *["common often"] * 9, *(" ".join(words[start::10]) for start in range(10))]
+    passages = [
+        "common often" + " rare" * 40,
+        *["common often"] * 9,
+        *(" ".join(words[start::10]) for start in range(10)),
+    ]
     index = build_index(corpus_of(passages, root), root=root)
     kept = [*words, "rare", *["often"] * 30]  # a common word that is asked for often tells more than a rare one
-    hits = retrieve(index, task_of([" ".join(["Common", "unheard", *kept])], root), query="full", root=root)
+    whole = " ".join([*words, "rare", "often"])  # just as many terms as a query may have
+    hits = retrieve(index, task_of([" ".join(["Common", "unheard", *kept]), whole], root), query="full", root=root)
     assert columns(hits, "dropped.parquet") == {
         "query": [0],
         "reason": ["cut"],
         "detail": [f"2 of {MOST_TERMS + 2} distinct terms are left out: the lowest by tf·idf"],
     }
-    assert columns(hits, "queries.parquet")["text"] == [" ".join(kept)]
+    assert columns(hits, "queries.parquet")["text"] == [" ".join(kept), whole]
     assert set(columns(hits, "hits.parquet")["doc"]) == set(range(20))
 
 

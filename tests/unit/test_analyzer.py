@@ -84,3 +84,16 @@ def test_many_texts_at_once_have_the_terms_that_each_has_alone(texts):
     assert [found.distinct[token] for token in found.tokens] == in_turn
     assert found.distinct == list(dict.fromkeys(in_turn))
     assert list(found.by_text()) == list(analyzer.terms_of_each(texts)) == alone
+
+
+def test_letters_of_one_two_and_three_bytes_stay_in_their_words():
+    texts = ["a\u07ca\u0800b", "é\u0800 ߊ b"]
+    assert list(analyzer.terms(texts).by_text()) == [["a\u07ca\u0800b"], ["é\u0800", "ߊ", "b"]]
+
+
+def test_terms_of_each_text_are_found_in_portions():
+    """Of texts that are many, or long, no more than a portion is held."""
+    for text, most in (("a b", analyzer.TEXTS_TOGETHER), ("long " * 50_000, 3)):
+        read = []
+        assert next(analyzer.terms_of_each(read.append(1) or text for _ in range(2000)))[-1] == text.split()[-1]
+        assert len(read) == most

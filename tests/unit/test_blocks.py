@@ -28,6 +28,7 @@ from tlm.evaluation.pages.blocks import (
     Text,
     inlines,
     opening,
+    roles,
 )
 from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.render import STYLES, html
@@ -149,6 +150,31 @@ def test_rows_that_begin_alike_keep_their_names() -> None:
     assert markdown([Table(["x", "y"], rows)]) == "| x | y |\n|---|--:|\n| a | 1 |\n| a | 2 |\n| b | 3 |\n"
 
 
+def test_markdown_marks_the_rows_that_stand_out() -> None:
+    made = markdown([Table(["x", "y"], [("a", "1"), ("b", "2")], strong=frozenset([1]))])
+    assert made.endswith("| a | 1 |\n| **b** | **2** |\n")
+
+
+def test_numbers_of_a_confusion_matrix_are_shaded_by_their_shares() -> None:
+    page = html(
+        "t", [Table(["", "a", "b"], [("a", "4", "0"), ("b", "2", "3")], shares=[[1, 0], [0.4, 0.6]], role="bm25")]
+    )
+    assert re.findall(r'<td(?: class="(.*?)")? style="--share: (.*?)">(\d)', page) == [
+        ("right", "1.000", "4"), ("zero", "0.000", "0"), ("", "0.400", "2"), ("right", "0.600", "3")
+    ]  # fmt: skip
+
+
+def test_a_page_opens_with_one_finding_and_lists_the_others() -> None:
+    assert opening("k", "t", "f", ["one"]) == [Heading("t", 1, "k"), Text("f", "facts"), Text("one", "lede")]
+    told = [Text("one", "lede"), Text("w", "warning"), Items(("two",), "findings"), Text("n", "note")]
+    assert opening("k", "t", "f", ["one", "two"], "n", ["w"])[2:] == told
+
+
+def test_each_row_of_a_plot_has_a_colour_until_there_are_no_more() -> None:
+    spare = [f"other-{number}" for number in range(5)]
+    assert roles(["bm25", "random", "bm25", *"abcde"]) == ["bm25", "random", *spare, "other-0"]
+
+
 def test_a_role_that_is_no_colour_is_an_error() -> None:
     with pytest.raises(ValueError, match="red; color: blue is no role"):
         html("t", [Text(Span("x", "name", "red; color: blue"))])
@@ -164,6 +190,7 @@ def test_markdown_leaves_figures_out_and_opens_details() -> None:
 def test_spaces_around_names_stay() -> None:
     line = ("of ", Span("a|b"), " and ", Quote((("c", True), ("d", False))), ".")
     assert markdown([Text(line)]) == "of `a|b` and `cd`.\n"
+    assert markdown([Text(Span("x" * 200))]) == f"`{'x' * 79}…`\n"
     assert terminal([Text(line)], styled=False) == "of a|b and cd."
     assert "\x1b[4mc\x1b[0md" in terminal([Text(line)], styled=True)
     assert listed(["a", ("b", "c")]) == ("a", ", ", "b", "c")
@@ -211,6 +238,7 @@ def test_texts_from_outside_have_no_language_and_a_direction_of_their_own() -> N
 def test_a_narrow_terminal_loses_nothing_of_a_table_and_shows_folded_ones(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     rows: list[Row] = [("train.jsonl:27", "some words", "27")]
+    assert terminal([Text("words " * 20)], styled=False).count("\n") == 0  # the terminal itself breaks lines
     told = terminal([Details("More", (Table(["id", Column("text", "words"), "n"], rows),))], styled=False)
     columns = [cells for cells in (line.split("│")[1:-1] for line in told.splitlines()) if cells]
     whole = ["".join(parts).replace(" ", "") for parts in zip(*columns, strict=True)]

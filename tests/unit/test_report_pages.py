@@ -1,5 +1,6 @@
 """The report's pages: nothing in them can act, they stay small, and what is gone is told in a line."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from tests.toys import words
 from tlm.errors import InputError, printable
 from tlm.evaluation.pages.blocks import Details, Heading, Table
 from tlm.evaluation.pages.plain import markdown
-from tlm.evaluation.pages.plots import dots, short
-from tlm.evaluation.pages.text import code, label_text, shared_words, signed, visible
+from tlm.evaluation.pages.plots import coverage, dots, lines, short
+from tlm.evaluation.pages.text import code, label_text, power, prose, shared_words, signed, visible
 from tlm.evaluation.report import checks
 from tlm.evaluation.report.lineage import dropped_section
 from tlm.evaluation.report.page import MOST_CLASSES, _classes
@@ -44,6 +45,28 @@ def test_a_plot_tells_rows_apart_and_says_where_an_interval_is_unknown(tmp_path:
         "hollow dots: fewer than 3 seeds or draws"
         in reported(tmp_path, [toy_world(tmp_path).metrics("bm25", 0, 0.6)])["html"]
     )
+
+
+def test_a_plot_has_each_name_beside_its_dots_and_the_best_one_bold() -> None:
+    rows = [{"name": f"{arm} $a$", "role": arm, "arm": arm, "test": spread([0.5, 0.6])} for arm in ("bm25", "random")]
+    drawn = dots(rows, "F1", best="random $a$")
+    assert drawn == dots(rows, "F1", best="random $a$")
+    names = re.findall(r'<text style="(.*?)" x="\S+" y="(\S+)"[^>]*>(bm25|random) \$a\$<', drawn)
+    assert {name: "font-weight" in style for style, _, name in names} == {"bm25": False, "random": True}
+    found = re.findall(r'<use [^>]*y="(\S+)" style="[^"]*var\(--(bm25|random)\)', drawn)
+    places = {role: float(y) for y, role in found}
+    assert all(abs(float(y) - places[name]) < 10 for _, y, name in names)
+    assert places["bm25"] < places["random"]  # the first is at the top
+
+
+def test_a_curve_has_the_colour_of_its_group_and_coverage_leaves_out_what_answers_nothing() -> None:
+    groups = [{"name": "one", "role": "bm25"}, {"name": "two", "role": "random"}]
+    drawn = lines({"lines": [{"group": "two", "points": [(0, 1.0), (1, 0.5)]}]}, groups)
+    assert "stroke: var(--random)" in drawn
+    assert "var(--bm25);" not in drawn.partition("<defs>")[2]
+    some, none = {"share": 0.5, "accuracy": 0.9}, {"share": 0.0, "accuracy": None}
+    drawn = coverage([{"dev": some, "test": some}, {"dev": some, "test": none}], "bm25")
+    assert len(re.findall(r"<use [^>]*var\(--(?:muted|bm25)\)[^>]*/>", drawn)) == 3 + 2  # and those of the legend
 
 
 def test_each_row_that_was_left_out_is_counted_once(tmp_path: Path) -> None:
@@ -110,7 +133,7 @@ def test_many_classes_are_folded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(0.04, "0.0"), (-0.04, "0.0"), (0.0, "0.0"), (0.06, "+0.1"), (-1.25, "-1.2")]
+    ("value", "shown"), [(0.04, "0.0"), (0.05, "+0.1"), (-0.04, "0.0"), (0.0, "0.0"), (0.06, "+0.1"), (-1.25, "-1.2")]
 )
 def test_a_difference_that_rounds_to_nothing_has_no_sign(value: float, shown: str) -> None:
     assert signed(value) == shown
@@ -132,13 +155,16 @@ def test_shortened_names_of_arms_still_differ() -> None:
 
 def test_inert_text() -> None:
     assert visible(" a\n b\u202ec ") == "a b⟨U+202E⟩c"
-    assert len(visible("x" * 2000)) == 600
+    assert len(visible("x" * 2000)) == len(visible("x" * 601)) == 600
+    assert visible("x" * 600) == "x" * 600
+    assert (power(999_400), power(1e6), power(1.25e13)) == ("999,000", "1·10⁶", "1.2·10¹³")
     assert visible("no\u200bspace, \U000e0100\u3164\u00ad") == "no⟨U+200B⟩space, ⟨U+E0100⟩⟨U+3164⟩⟨U+00AD⟩"
     assert visible("👩\u200d🔬 ❤\ufe0f क\u094d\u200dष") == "👩\u200d🔬 ❤\ufe0f क\u094d\u200dष"  # what texts need
     assert printable("a\u202e\U000e0100\u3164\u034f") == "a\\u202e\\U000e0100\\u3164\\u034f"
     assert str(InputError("file a\x1b[2J.csv")) == "file a\\x1b[2J.csv"
     assert code("a`b") == "`a'b`"
     assert code("") == "` `"
-    pieces = shared_words("The Parser of trees, parsers", "a parser with trees and the")
-    assert [piece for piece, shared in pieces if shared] == ["Parser", "trees"]
-    assert "".join(piece for piece, _ in pieces) == "The Parser of trees, parsers"
+    assert prose("to a@b.de") == "to `a@b.de`"
+    pieces = shared_words("The Parser of trees with oaks, parsers", "a parser with oaks and the trees")
+    assert [piece for piece, shared in pieces if shared] == ["Parser", "trees", "oaks"]
+    assert "".join(piece for piece, _ in pieces) == "The Parser of trees with oaks, parsers"

@@ -22,10 +22,11 @@ from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.retrieval import selectors
 from tlm.retrieval.retrieve import SEARCHED, retrieve
-from tlm.retrieval.search.embed import StaticEmbedder, published_vectors
+from tlm.retrieval.search.embed import BITS, LEARNED_BITS, StaticEmbedder, published_vectors
 from tlm.retrieval.selectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
 from tlm.retrieval.subset.export import export
 from tlm.settings.sections import SAMPLED
+from tlm.shallow.features import words_of
 
 
 @pytest.fixture
@@ -178,6 +179,16 @@ def test_static_vectors_have_length_one_and_nothing_in_common_and_can_be_kept(ma
     assert vectors @ embed.common == pytest.approx(np.zeros(3), abs=1e-6)
     embed.write(tmp_path / "vectors")
     assert np.array_equal(StaticEmbedder.read(tmp_path / "vectors")(texts), vectors)
+
+
+def test_what_texts_have_in_common_is_their_first_component_and_learned_numbers_are_rounded(made):
+    corpus = Artifact.open(made[0])
+    embed = StaticEmbedder.learn(corpus, seed=0)
+    texts = [text for batch in passages(corpus) for text in batch.column("text").to_pylist()]
+    _, _, directions = np.linalg.svd(embed.vectors.means([words_of(text) for text in texts]))
+    assert abs(directions[0] @ embed.common) == pytest.approx(1, abs=1e-5)
+    for numbers, bits in ((embed.vectors.vectors, LEARNED_BITS), (embed.common, BITS), (embed(texts), BITS)):
+        assert np.array_equal(numbers * 2.0**bits, np.round(numbers * 2.0**bits))
 
 
 def test_vectors_are_learned_from_the_passages_that_the_seed_draws(made, monkeypatch):

@@ -28,6 +28,11 @@ def test_the_first_version_and_the_next(ask, api: StandIn, compiled: Path) -> No
     assert first.pipeline_spec["pipeline_spec"]["pipelineInfo"]["name"] == "tlm"
 
 
+def test_a_pipeline_is_called_as_asked(ask, api: StandIn) -> None:
+    assert ask("upload", "--name", "mine", "--version", "v1").code == 0
+    assert [(one.name, one.display_name) for one in api.pipelines.values()] == [("mine", "mine")]
+
+
 def test_the_same_version_again_is_no_error(ask, api: StandIn, compiled: Path) -> None:
     first = ask("upload", "--version", "v1")
     again = ask("upload", "--version", "v1")

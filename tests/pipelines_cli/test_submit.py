@@ -159,6 +159,8 @@ def test_several_users_need_a_namespace(ask, api: StandIn) -> None:
     assert done.code == 0, done.err
     assert [one.namespace for one in api.experiments.values()] == ["ann"]
     assert "https://kubeflow.example/_/pipeline/?ns=ann#/runs/details/" in done.out
+    assert ask("submit", "--namespace", "ann").code == 0
+    assert (len(api.experiments), len(api.runs)) == (1, 2)
 
 
 def test_a_dashboard_s_address_may_have_its_frame(ask, api: StandIn) -> None:

@@ -153,6 +153,7 @@ def test_rows_that_begin_alike_keep_their_names() -> None:
 def test_markdown_marks_the_rows_that_stand_out() -> None:
     made = markdown([Table(["x", "y"], [("a", "1"), ("b", "2")], strong=frozenset([1]))])
     assert made.endswith("| a | 1 |\n| **b** | **2** |\n")
+    assert markdown([Table(["x", "y"], [("a|b", Span("c|d"))])]).endswith("| a\\|b | `c\\|d` |\n")
 
 
 def test_numbers_of_a_confusion_matrix_are_shaded_by_their_shares() -> None:

@@ -35,7 +35,7 @@ from tlm.evaluation.predict.written import check_new, write_new
 from tlm.evaluation.score.baseline import NAMES
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
-from tlm.settings.options import POSITIVE, Fields, Range, names_in
+from tlm.settings.options import POSITIVE, Fields, Range
 from tlm.settings.sections import MOST_HITS
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list
     rejects = Rejects(max_rejected)
     with raw_files([pool]) as files:
         for file in files:
-            check(file, wanted, len(names_in(fields.text_field)))
+            check(file, wanted, fields.text_field)
         found = list(read_all(files, wanted, rejects, partial(_row, fields)))
         rejects.check()
     first = dict[str, dict[str, Any]]()

@@ -122,9 +122,7 @@ JOB_LABEL, INDEX_LABEL = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/
 
 
 def follow(api: Api, job: dict[str, Any]) -> None:
-    """Run `job` until it is complete or somebody deleted it, and delete it, however it ends.
-
-    A running job of the same name is adopted.
+    """Run `job` until it is complete or gone, and delete it in any case. A running job of the same name is adopted.
 
     Args:
         api: Kubernetes API, in the namespace of the job.

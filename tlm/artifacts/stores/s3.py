@@ -120,7 +120,7 @@ class S3Store:
         path = self.cache / name
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            with scratch_folder(self.scratch(), "download") as folder:  # a killed download would stay anywhere else
+            with scratch_folder(self.scratch(), "download") as folder:  # swept later, if this process is killed
                 fill(part := folder / "part")
                 if part.exists():
                     part.replace(path)

@@ -40,8 +40,7 @@ def load_corpus(paths: list[str], *, layout: Layout = Layout(), max_rejected: in
 
     Args:
         paths: Files, folders, globs, s3:// or hf:// addresses; jsonl, csv, tsv, parquet or txt, also .gz and .zst;
-            of .md and .rst, only what is named or matches a glob; paper:bert or paper:roberta for Hub data sets that
-            resemble the corpora of the paper.
+            .md and .rst only by name or glob; paper:bert or paper:roberta for Hub data sets like the paper's corpora.
         layout: How documents are read and cut.
         max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.

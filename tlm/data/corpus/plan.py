@@ -24,7 +24,7 @@ from tlm.data.reading.readers import check
 from tlm.data.reading.records import LONGEST_LINE, Record, name_of, text_of, too_long
 from tlm.errors import InputError
 from tlm.progress import track
-from tlm.settings.options import Layout, names_in
+from tlm.settings.options import Layout
 
 STAGED = pa.schema([("id", "string"), ("text", "string"), ("source", "string")])
 LICENSED = STAGED.append(pa.field("license", pa.string()))
@@ -159,7 +159,7 @@ def make_plan(
 
 
 def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
-    check(file, layout.fields, len(names_in(layout.text_field)))
+    check(file, layout.fields, layout.text_field)
     digest = file.digest()
     pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
     file.check_unchanged()  # else the pieces, and so the corpus, would not be what the digest names

@@ -55,7 +55,7 @@ FORMATS = {
     ".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".txt": "txt",
     ".md": "txt", ".rst": "txt",
 }  # fmt: skip
-_NAMED_ONLY = re.compile(r"\.(md|rst)(\.gz|\.zst)?$", re.IGNORECASE)  # in a folder, they mostly tell about the data
+_NAMED_ONLY = re.compile(r"\.(md|rst)(\.gz|\.zst)?$", re.IGNORECASE)  # in a folder, they mostly describe the data
 COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 EXPECTED = f"{', '.join(FORMATS)}, all but .parquet also with {' or '.join(COMPRESSIONS)}"
 

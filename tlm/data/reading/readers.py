@@ -50,6 +50,7 @@ from tlm.data.registry import class_name, class_names, hub_rows
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.progress import Meter, say
+from tlm.settings.options import names_in
 
 T = TypeVar("T")
 
@@ -108,13 +109,14 @@ def read_all(
             file.check_unchanged()
 
 
-def check(file: RawFile, fields: Sequence[str], texts: int = 1) -> None:
-    """Check the first rows. Of a plain text, the first `texts` fields are one.
+def check(file: RawFile, fields: Sequence[str], text_field: str = "") -> None:
+    """Check the first rows. Of plain text, only the first of several fields in `text_field` is needed.
 
     Raises InputError: no rows, no readable row, a field that none of many rows has.
     """
-    fields = [fields[0], *fields[texts:]] if file.format == "txt" else fields
-    rows = list(itertools.islice(read(file, fields), PEEK_ROWS))
+    fields = [name for name in fields if file.format != "txt" or name not in names_in(text_field)[1:]]
+    found = read(file, fields)
+    rows = list(itertools.islice(found, PEEK_ROWS))
     if not rows:
         raise InputError(f"{file.where} is empty; expected rows with the fields {', '.join(fields)}")
     rejects = [row for row in rows if isinstance(row, Reject)]
@@ -122,8 +124,8 @@ def check(file: RawFile, fields: Sequence[str], texts: int = 1) -> None:
         line, reason, detail, _ = rejects[0]
         raise InputError(f"{file.where}:{line}: {reason}, {detail}; none of the first rows is readable {file.format}")
     names = dict.fromkeys(name for row in rows if isinstance(row, Record) for name in row.values)
-    if not names.keys() >= {*fields}:
-        more = itertools.islice(read(file, fields), SEARCHED_ROWS)
+    if file.format == "jsonl" and not names.keys() >= {*fields}:  # rows of other formats all have the same fields
+        more = itertools.islice(found, SEARCHED_ROWS)
         names |= dict.fromkeys(name for row in more if isinstance(row, Record) for name in row.values)
     check_columns(file.where, list(names), fields)
 

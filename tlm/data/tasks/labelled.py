@@ -247,12 +247,12 @@ def _check_slips(words: Sequence[Example], numbers: Sequence[Example], fractions
         )
 
 
-def _few(some: Sequence[Example], examples: Sequence[Example]) -> bool:
-    return 0 < len(some) <= min(max(FEW, SHARE_FEW * len(examples)), MOST_FEW * len(examples))
+def _few(part: Sequence[Example], examples: Sequence[Example]) -> bool:
+    return 0 < len(part) <= min(max(FEW, SHARE_FEW * len(examples)), MOST_FEW * len(examples))
 
 
 def _check_spelling(examples: Sequence[Example]) -> None:
-    """Raise InputError if labels differ in case, invisible characters or the way in which a number is written only."""
+    """Raise InputError if labels differ only in case, in invisible characters, or in how a number is written."""
     counts = Counter(label for example in examples for label in example.labels)
     first, pairs = dict[str | Decimal, str](), dict[str, str]()
     for label in sorted(counts, key=lambda label: -counts[label]):

@@ -202,11 +202,11 @@ def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_
     settled = [example for example in examples if example.split in ("dev", "test")]
     others = [example for example in examples if example.split not in ("dev", "test")]
     twins, groups = [example.twin for example in others], [example.group for example in others]
-    names = connected(twins, groups) if any(groups) else twins
-    kept = {name for example, name in zip(others, names, strict=True) if example.split != source}
-    settled += [replace(one, split="train") for one, name in zip(others, names, strict=True) if name in kept]
-    free = [example for example, name in zip(others, names, strict=True) if name not in kept]
-    names = [name for name in names if name not in kept]
+    named = [*zip(others, connected(twins, groups) if any(groups) else twins, strict=True)]
+    kept = {name for example, name in named if example.split != source}
+    settled += [replace(example, split="train") for example, name in named if name in kept]
+    free = [example for example, name in named if name not in kept]
+    names = [name for _, name in named if name not in kept]
     labels = _rarest(free) if by_label else [""] * len(free)
     drawn = (draw if any(groups) else assign)(names, labels, shares, seed)
     drawn = _with_every_label([example.labels for example in free], names, drawn) if by_label else drawn

@@ -24,7 +24,7 @@ from tlm.data.tasks.metrics import METRICS, POSITIVE, metric_for
 from tlm.data.tasks.splits import GROUP, SPLITS, WHOLE, divided, find_leaks, split_files
 from tlm.errors import InputError, nearest
 from tlm.progress import say
-from tlm.settings.options import Fields, Problem, names_in
+from tlm.settings.options import Fields, Problem
 
 PREFIX = "(?:.*[-_])?"  # chemprot_train.jsonl is train.jsonl
 
@@ -134,7 +134,7 @@ def load_task(
         for file in chain.from_iterable(by_split.values()):
             check(file, fields.wanted)
         for file in texts:
-            check(file, fields.of_texts, len(names_in(fields.text_field)))
+            check(file, fields.of_texts, fields.text_field)
         shares = _shares(files or path, by_split, dev_share, test_share)
         settings = {**fields.settings(), "shares": shares, "seed": seed if shares else None}
         settings["name"] = entry.name if entry else _name(path, by_split)
@@ -192,13 +192,13 @@ def _write(
     classes: list[str] = settings.get("classes", [])
     numbers = [one for one in map(str, range(len(entry.labels))) if entry.label(one, "") in classes] if entry else []
     found = read_examples(files, fields, rejects, [*classes, *numbers])
+    given = Counter(example.split for example in found)
     if entry:
         found = [replace(example, label=entry.label(example.label, example.where)) for example in found]
-        entry.compare(Counter(example.split for example in found), len({example.label for example in found}))
+        entry.compare(given, len({example.label for example in found}))
     asked = entry.problem if entry else settings.get("problem", "auto")
     several = labelled.has_several(found, asked)
     regression = labelled.is_regression(found, fields, asked)
-    whole = sum(example.split == WHOLE for example in found)
     if settings["shares"]:
         found = divided(found, settings["shares"], settings["seed"], by_label=not regression)
     sizes = Counter(example.split for example in found)
@@ -217,7 +217,8 @@ def _write(
     if several:
         draft.counts["without labels"] = sum(not example.labels for example in found)
     if fields.group_field:
-        draft.counts["divided groups"] = _warn_of_groups(found, fields.group_field, settings["shares"], whole)
+        drawn = given[WHOLE] or given["train"]
+        draft.counts["divided groups"] = _warn_of_groups(found, fields.group_field, settings["shares"], drawn)
     if texts:
         draft.counts |= {UNLABELLED: len(more), **left_out}
     rejects.write(draft)
@@ -240,12 +241,11 @@ def _check_splits(found: Sequence[Example], sizes: Counter[str], group_field: st
         raise InputError(f"{has}; expected at least two labels")
 
 
-def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[str, float], whole: int) -> int:
+def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[str, float], drawn: int) -> int:
     """Return how many groups are in more than one split, as a task may have come; warn of them, and of large groups.
 
-    `shares` are those of the `whole` examples of files to be divided; without such files, of train.
+    `shares` are those of the `drawn` examples, which were divided.
     """
-    drawn = whole or sum(example.split in ("train", *shares) for example in found)
     for split, share in shares.items():
         size = sum(example.split == split for example in found)
         if abs(size - share * drawn) > FAR * share * drawn:

@@ -209,9 +209,8 @@ def left_out(predictor: Predictor, text: str, pair: str | None, place: int) -> E
     words, tried = list[str](), [sides]
     for side, own in enumerate(sides):
         for word in [*re.finditer(r"\S+", own)][:MOST_WORDS]:
-            shorter = own[: word.start()] + own[word.end() :]
             words.append(word[0])
-            tried.append([*sides[:side], shorter, *sides[side + 1 :]])
+            tried.append([*sides[:side], own[: word.start()] + own[word.end() :], *sides[side + 1 :]])
     pairs = None if pair is None else [one[1] for one in tried]
     found = predictor.predict([one[0] for one in tried], pairs)[:, place]
     return Explained.of(LEFT_OUT, zip(words, found[0] - found[1:], strict=True))

@@ -86,7 +86,7 @@ def load_pretrained(
     return tokenizer, model.to(device).eval()
 
 
-# How the types of models begin whose positions start after the padding id
+# Types of models, by how their names begin, whose positions start after the padding id
 AFTER_PADDING = ("camembert", "data2vec-text", "esm", "ibert", "longformer", "mpnet", "roberta", "xlm-roberta", "xmod")
 
 

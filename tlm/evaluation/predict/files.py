@@ -59,8 +59,8 @@ def predict_command(
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line
             (an object of JSON, or column names with that of the text).
         to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
-            spreadsheet would read as a formula, and spells out control characters; a file of it begins with a byte
-            order mark, for Excel.
+            spreadsheet would read as a formula, and spells out control characters; csv files begin with a byte order
+            mark, for Excel.
         text_field: Field or column of the text; several, such as subject,body, are joined.
         pair_field: Field or column of the second text, for a task on pairs.
         keep: A field or column that answers have, too, such as an id; may be repeated.
@@ -143,7 +143,7 @@ class Asked:
         """
         found = answers(self.model, rows, self.at_least, self.likeliest)
         shown = found if sink is sys.stdout else track(found, "predict", unit="rows")
-        sink.write("\ufeff" * (self.form == "csv" and sink is not sys.stdout))  # for Excel
+        sink.write("\ufeff" if self.form == "csv" and sink is not sys.stdout else "")  # for Excel
         tally = write_rows(shown, self.form, self.head, sink)
         if tally.bad and not tally.good:
             why = f"none of its {tally.bad} rows can be predicted; the first: {tally.error}"

@@ -78,11 +78,10 @@ def _mixed(groups: list[Summary]) -> list[Summary]:
     """
     mixed = {(group["kind"], model) for group in groups for model in group["mixes"]}
 
-    def has_mixture(group: Summary) -> bool:
-        kind = f"{group['kind']} + {LINEAR}"
-        return any((kind, model) in mixed for model in group["mixes"] or group["models"])
+    def in_mixture(group: Summary) -> set[tuple[str, str]]:
+        return {(f"{group['kind']} + {LINEAR}", model) for model in group["mixes"] or group["models"]}
 
-    return [group for group in groups if not has_mixture(group)]
+    return [group for group in groups if mixed.isdisjoint(in_mixture(group))]
 
 
 def _has_network(group: Summary) -> bool:

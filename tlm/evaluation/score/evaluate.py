@@ -94,7 +94,7 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
     if "stage 1" in stages:
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
     settings = scored(examples)
-    if examples.details["problem"] == SEVERAL:
+    if examples.details["problem"] == SEVERAL:  # keys tell these scores from earlier ones, by thresholds fitted to dev
         settings |= {"threshold": UNFITTED} if kind == "checkpoint" else _of_dev(trained, examples)
     recipe = Recipe("metrics", "evaluate", VERSION, settings, inputs={kind: trained, "task": examples})
     with own_cards(device, int(finished(recipe, root) is None)):

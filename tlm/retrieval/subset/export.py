@@ -223,7 +223,7 @@ def import_subset(
     with raw_files([subset_address(path)]) as files:
         for file in files:
             file.extra = ("rank",)
-            check(file, (names := names_in(text_field)), len(names))
+            check(file, names_in(text_field), text_field)
         named = [[file.name, file.digest()] for file in files]
         settings = {**filters.settings(), "text_field": text_field, "files": named}
         recipe = Recipe("subset", "import-subset", OF_IMPORT, settings, inputs)

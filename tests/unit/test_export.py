@@ -175,7 +175,16 @@ def test_second_texts_of_pairs_are_protected(tmp_path):
 def test_texts_that_are_too_short_to_be_looked_for_are_counted(tmp_path, capsys):
     test = ["too short", "just long enough", MARKED]
     export(make(tmp_path, [prose(0)], [(0, 0, 1, 1.0)], dev=[ROLLED], test=test), root=str(tmp_path))
-    assert "1 dev and test texts have fewer than 3 words and are not looked for" in capsys.readouterr().err
+    assert "1 dev and test texts have fewer than 3 words or 8 characters and are not" in capsys.readouterr().err
+
+
+def test_a_text_of_a_few_letters_of_which_each_is_a_word_is_not_looked_for(tmp_path, capsys):
+    han = ["".join(chr(0x4E00 + 97 * row + letter) for letter in range(40)) for row in range(2)]
+    few, enough = "太好了真的是", "我们明天去爬山吧"
+    texts = [han[0] + few, han[1] + enough]
+    subset = export(make(tmp_path, texts, one_each(texts), dev=[few], test=[enough]), root=str(tmp_path))
+    assert dropped(subset) == {1: ("overlaps test", "1.00 of the n-grams of example 3")}
+    assert "1 dev and test texts have fewer" in capsys.readouterr().err
 
 
 def test_random_hits_are_cut_to_as_many_as_the_other_subset_has(tmp_path):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 from tlm.errors import InputError
 
 MIN_TOKENS = 3  # of an n-gram: a text of one or two ("yes", "very good") would remove every passage that has it
+MIN_CHARACTERS = 8  # of a text, where a word may be one letter: "太好了" would do the same
 FINE: Final = "fine"  # marks a setting that the form of a pipeline leaves out
 LATER = ("license_field", "label_separator")  # settings that came after the first keys, which stand for empty ones
 

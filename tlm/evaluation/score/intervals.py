@@ -16,7 +16,7 @@ so speaks of the models that were trained, not of another training.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
@@ -41,7 +41,7 @@ CORRELATIONS = (*REGRESSION, "matthews")  # from -1 to 1; all other scores are f
 BY_SHARE = ("accuracy", "micro_f1")  # to which a class adds as much as it has texts; to others, all add the same
 CONFIDENCE = 0.95
 RESAMPLES = 1000
-COUNTS_AT_ONCE = 1 << 22
+COUNTS_AT_ONCE, COUNTS_KEPT = 1 << 22, 1 << 24
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Predictions:
     def resampled(self, resamples: int) -> tuple[Floats, Floats]:
         """Scores of the runs on this split, shape [runs], and on resampled ones, shape [resamples, runs]."""
         flat = self._sums()
-        drawn = np.concatenate([part @ flat for part in _counts(self.groups, resamples)])
-        sums = np.vstack([flat.sum(axis=0), drawn]).reshape(1 + resamples, len(self.predicted), -1)
+        drawn = np.hstack([flat.T @ counts.astype(np.float64) for counts in _counts(self.groups, resamples)])
+        sums = np.vstack([flat.sum(axis=0), drawn.T]).reshape(1 + resamples, len(self.predicted), -1)
         if self.known and self.metric == "macro_f1":  # of all others, the class makes its answers wrong
             sums.reshape(*sums.shape[:2], 3, -1)[..., self.known :] = 0
         scores = scores_of(self.metric, sums)
@@ -311,11 +311,21 @@ def _of_examples(scores: Floats, split: Predictions) -> float:
     return own if own > 0 and split.metric == "pearson" else own + split.one_more
 
 
-def _counts(groups: int, resamples: int) -> Iterator[Floats]:
-    """Counts of each group in each resample, shape [part of resamples, groups]; the same at every call."""
+def _counts(groups: int, resamples: int) -> Iterable[NDArray[np.uint8]]:
+    """Counts of each group in each resample, shape [groups, part of resamples]; the same at every call."""
+    return (_kept if groups * resamples <= COUNTS_KEPT else _drawn)(groups, resamples)
+
+
+@lru_cache(maxsize=2)  # dev and test
+def _kept(groups: int, resamples: int) -> list[NDArray[np.uint8]]:
+    return list(_drawn(groups, resamples))
+
+
+def _drawn(groups: int, resamples: int) -> Iterator[NDArray[np.uint8]]:
+    """The `_counts`, of which none reaches 256: its chance is below 10**-500."""
     rng = np.random.default_rng(0)
     at_once = max(1, COUNTS_AT_ONCE // max(1, groups))
     for start in range(0, resamples, at_once):
         rows = min(at_once, resamples - start)
         drawn = rng.integers(groups, size=(rows, groups)) + groups * np.arange(rows)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=rows * groups).reshape(rows, groups).astype(np.float64)
+        yield np.bincount(drawn.ravel(), minlength=rows * groups).reshape(rows, groups).T.astype(np.uint8, order="C")

@@ -31,7 +31,7 @@ from tlm.retrieval.subset import judge
 from tlm.retrieval.subset.judge import Candidates, Verdicts
 from tlm.settings.options import Filters, names_in
 
-VERSION, OF_IMPORT = 4, 4
+VERSION, OF_IMPORT = 5, 5
 
 HITS_AT_ONCE = 1 << 20
 _BEST = [("best_rank", pa.int32()), ("best_score", pa.float32())]

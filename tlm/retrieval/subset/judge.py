@@ -18,7 +18,7 @@ from tlm.data.tasks.examples import examples
 from tlm.errors import NothingLeft
 from tlm.progress import say, track
 from tlm.retrieval.subset.duplicates import find_near_duplicates
-from tlm.settings.options import MIN_TOKENS, Filters
+from tlm.settings.options import MIN_CHARACTERS, MIN_TOKENS, Filters
 
 NO_ROWS: Ints = np.zeros(0, np.int64)
 NO_RANK = np.iinfo(np.int32).max
@@ -189,10 +189,10 @@ class _HeldOut:
                 reasons.append(np.full(len(ordinals[-1]), reason, np.int8))
                 texts += table[column].filter(chosen).to_pylist()
         self.ordinals, self.reasons = np.concatenate(ordinals), np.concatenate(reasons)
-        words = vocabulary.encode(texts)
-        skipped = int((words.lengths < MIN_TOKENS).sum())
-        if skipped:
-            say(f"warning: {skipped:,} dev and test texts have fewer than {MIN_TOKENS} words and are not looked for")
+        words = vocabulary.encode([text if len(text) >= MIN_CHARACTERS else "" for text in texts])
+        if skipped := int((words.lengths < MIN_TOKENS).sum()):
+            limits = f"{MIN_TOKENS} words or {MIN_CHARACTERS} characters"
+            say(f"warning: {skipped:,} dev and test texts have fewer than {limits} and are not looked for")
         self.finder = OverlapFinder(words, filters.ngram, filters.overlap_share, filters.passage_share)
 
     def remove_overlaps(self, verdicts: Verdicts, rows: Ints, words: TokenLists) -> None:

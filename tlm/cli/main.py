@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tlm import __version__
-from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError, printable
+from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError
 from tlm.progress import say
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class _Stopped(BaseException):
 
 def fail(error: TlmError, program: str = "tlm") -> NoReturn:
     """End the program with the sentence of an error and its exit code."""
-    say(f"{program}: {printable(str(error))}")
+    say(f"{program}: {error}")
     sys.exit(error.exit_code)
 
 

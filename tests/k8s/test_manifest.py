@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests.k8s import policies
 from tests.k8s.test_schemas import NEWEST, OLDEST, faults
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact, home
@@ -14,7 +15,7 @@ from tlm.errors import InputError
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.serving.serve import default_port, manifest
+from tlm.serving.serve import DRAIN_SECONDS, VERSION_DIGITS, default_port, manifest
 
 TLM = {"runtime": "tlm", "image": "example.org/tlm-serve:1"}
 TEXTS = ["the judge", "cell", "ship wave harbour " * 40]
@@ -80,6 +81,7 @@ def test_transformers_loads_what_is_at_the_address_and_predicts_alike(stored, to
 
     service, _ = served(manifest(stored["metrics"], name="a"))
     predictor = service["spec"]["predictor"]["model"]
+    assert {"--model_name=a", "--dtype=float32", "--return_probabilities"} <= {*predictor["args"]}
     folder = downloaded(predictor["storageUri"], tmp_path / "models")
     (length,) = (int(one.partition("=")[2]) for one in predictor["args"] if one.startswith("--max_model_len="))
     theirs = pipeline("text-classification", model=str(folder), top_k=None)
@@ -96,6 +98,45 @@ def test_our_own_server_says_which_answers_are_unsure(stored):
         for given in ({}, {"at_least": 0.875})
     ]
     assert args[1] == [*args[0], "--at-least", "0.875"]
+
+
+def test_both_runtimes_have_what_is_asked_for(stored):
+    given = {"name": "b", "namespace": "mine", "service_account": "reader", "cpu": "2", "memory": "3Gi"}
+    for which, runtime in (("encoder", {}), ("linear", TLM)):
+        service, policy = served(manifest(stored[which], **given, **runtime))
+        assert {service["metadata"]["namespace"], policy["metadata"]["namespace"]} == {"mine"}
+        assert service["metadata"]["annotations"] == {"serving.kserve.io/deploymentMode": "Standard"}
+        predictor = service["spec"]["predictor"]
+        assert predictor["serviceAccountName"] == "reader"
+        container = predictor["containers"][0] if runtime else predictor["model"]
+        assert container["resources"] == {key: {"cpu": "2", "memory": "3Gi"} for key in ("requests", "limits")}
+
+
+def test_the_pod_of_our_own_server_meets_the_restricted_profile(stored):
+    pod = served(manifest(stored["linear"], name="b", **TLM))[0]["spec"]["predictor"]
+    (container,), (volume,) = pod["containers"], pod["volumes"]
+    assert pod["securityContext"].items() >= policies.RESTRICTED_POD.items()
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["automountServiceAccountToken"] is False
+    forbidden = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+    assert container["securityContext"] == {**forbidden, "capabilities": {"drop": ["ALL"]}}
+    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/tmp"}]  # all that it can write to
+    assert volume["emptyDir"]["sizeLimit"] == "1Gi"
+
+
+def test_our_own_server_is_asked_where_it_listens_and_may_finish(stored, toys):
+    service, policy = served(manifest(stored["linear"], name="b", **TLM))
+    pod = service["spec"]["predictor"]
+    (container,), (port,) = pod["containers"], policy["spec"]["ingress"][0]["ports"]
+    version = toys["linear"].input("model").content[:VERSION_DIGITS]
+    given = {"--host": "0.0.0.0", "--port": "8080", "--name": "b", "--model-version": version}
+    assert dict(zip(container["args"][::2], container["args"][1::2], strict=True)) == given
+    assert (port, container["ports"][0]["containerPort"]) == ({"port": 8080, "protocol": "TCP"}, 8080)
+    asked = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    assert {one["port"] for one in asked.values()} == {8080}
+    assert [one["path"].rpartition("/")[2] for one in asked.values()] == ["live", "live", "ready"]
+    pause = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
+    assert 0 < pause < pod["terminationGracePeriodSeconds"] - DRAIN_SECONDS
 
 
 def test_our_own_server_loads_what_is_at_the_address(stored, toys, tmp_path):
@@ -146,7 +187,9 @@ def test_pods_reach_the_store_and_names_alone(stored, s3_server):
     assert sorted(ports) == sorted([53, 53, int(s3_server.url.rpartition(":")[2])])
     assert policy["spec"]["podSelector"]["matchLabels"] == {"serving.kserve.io/inferenceservice": "a"}
     service, policy = served(manifest(stored["encoder"], name="a", store_port=8333))  # behind a Service at another port
-    assert "169.254.0.0/16" in policy["spec"]["egress"][1]["to"][1]["ipBlock"]["except"]
+    _, old, new = policy["spec"]["egress"][1]["to"]
+    assert old["ipBlock"]["except"] == ["169.254.0.0/16"]
+    assert "fd00:ec2::/32" in new["ipBlock"]["except"]  # as the line above: where a node tells its credentials
     assert {"namespaceSelector", "podSelector"} == policy["spec"]["egress"][0]["to"][0].keys()
     assert policy["spec"]["egress"][1]["ports"] == [{"port": 8333, "protocol": "TCP"}]
     assert service["spec"]["predictor"]["labels"] == {"sidecar.istio.io/inject": "false"}

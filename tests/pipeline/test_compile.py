@@ -108,6 +108,17 @@ def test_every_step_but_the_first_is_retried_for_a_week(pipeline: Compiled) -> N
         assert int(settings["activeDeadlineSeconds"]) in (DAY, WEEK), name
 
 
+def test_settings_are_checked_first_and_the_task_is_read_before_the_corpus(pipeline: Compiled) -> None:
+    """Hours of the corpus would come before an error in either."""
+    if pipeline.name == "tlm-predict":
+        return
+    tasks = pipeline.spec["root"]["dag"]["tasks"]
+    before = {name: {*task.get("dependentTasks", ())} for name, task in tasks.items()}
+    assert [name for name, found in before.items() if not found] == ["preflight"]
+    for name in before.keys() & {"load-corpus", "plan-corpus"}:
+        assert before[name] & {"load-task", "load-tasks"}
+
+
 def test_names_fit_into_labels(pipeline: Compiled) -> None:
     assert [name for name in (pipeline.name, *dict(pipeline.tasks())) if not NAME.fullmatch(name)] == []
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.base import TRAIN_IMAGE
 from pipelines.compiled import (
     MADE_BY,
     Compiled,
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 ON_MORE = [
     ("tlm", Parallelism(2, 3)),
     ("shallow", Parallelism(1, 2)),
-    ("rerank", Parallelism(2)),
+    ("rerank", Parallelism(4)),
     ("multitask", Parallelism(1, 2)),
 ]
 EVERY = [*((name, ONE_OF_EACH) for name in MADE_BY), *ON_MORE]
@@ -117,6 +118,34 @@ def test_settings_are_checked_first_and_the_task_is_read_before_the_corpus(pipel
     assert [name for name, found in before.items() if not found] == ["preflight"]
     for name in before.keys() & {"load-corpus", "plan-corpus"}:
         assert before[name] & {"load-task", "load-tasks"}
+
+
+def test_the_numbers_of_machines_are_those_in_the_name(pipeline: Compiled) -> None:
+    named = {what: int(count) for count, what in re.findall(r"(\d+)-(?:data-)?(nodes|pods)", pipeline.name)}
+    given = [(what, inputs_of(task)[what]) for _, task in pipeline.tasks() for what in ("nodes", "pods")
+             if "runtimeValue" in inputs_of(task).get(what, {})]  # fmt: skip
+    assert {what: one["runtimeValue"]["constant"] for what, one in given} == named
+    shown = pipeline.spec["pipelineInfo"]["displayName"].partition(" on ")[2]
+    assert re.findall(r"\d+", shown) == [str(count) for count in named.values()]
+
+
+def test_steps_that_train_have_gpus_and_a_week(pipeline: Compiled) -> None:
+    for name, task, container, settings in steps(pipeline):
+        on_gpus = container["image"] == TRAIN_IMAGE and "gpus" in inputs_of(task) and name != "train-on-nodes"
+        assert ("accelerator" in container["resources"]) == on_gpus, name
+        if name != "preflight":
+            week = on_gpus or name == "train-on-nodes"
+            assert int(settings["activeDeadlineSeconds"]) == (WEEK if week else DAY), name
+
+
+def test_steps_that_search_have_a_key_and_only_those_that_fill_an_index_may_write(pipeline: Compiled) -> None:
+    keys = {name: [one["secretName"] for one in settings.get("secretAsVolume", []) if "elastic" in one["secretName"]]
+            for name, _, _, settings in steps(pipeline)}  # fmt: skip
+    reader, writer = "tlm-elasticsearch-reader", "tlm-elasticsearch-writer"
+    searching = {name for name, task in pipeline.tasks() if "index" in inputs_of(task)} | {"select", "rerank"}
+    for name, found in keys.items():
+        own = {"preflight": [writer, reader], "index": [writer]}.get(name, [reader] if name in searching else [])
+        assert found == own, name
 
 
 def test_names_fit_into_labels(pipeline: Compiled) -> None:

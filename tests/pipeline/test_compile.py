@@ -176,6 +176,41 @@ def inputs_of(task: dict[str, Any]) -> dict[str, Any]:
     return task.get("inputs", {}).get("parameters", {})
 
 
+RENAMED = {  # parameters, and the inputs of steps that they become under another name
+    "compared_with": {"report"}, "index_name": {"index"}, "paper_models": {"folder"}, "paper_scale": {"preset"},
+    "registry_address": {"registry"},
+}  # fmt: skip
+
+
+def given_to(task: dict[str, Any]) -> dict[str, str]:
+    """Where the inputs of a step come from: parameters of the pipeline, or outputs of steps."""
+    sources = {name: one.get("componentInputParameter", "") for name, one in inputs_of(task).items()}
+    return {name: source.removeprefix("pipelinechannel--") for name, source in sources.items()}
+
+
+def test_an_input_of_a_step_is_the_parameter_of_its_name_and_no_constant(pipeline: Compiled) -> None:
+    parameters = pipeline.spec["root"]["inputDefinitions"]["parameters"]
+    for step, task, *_ in steps(pipeline):
+        given = given_to(task)
+        constant = {name for name, one in inputs_of(task).items() if "{{" not in str(one) and "runtimeValue" in one}
+        fixed = {"arms", "engine", "overrides"} if step == "preflight" else {"nodes", "pods"}
+        assert constant <= {"network", *fixed}, step
+        if "network" in constant:
+            assert inputs_of(task)["network"]["runtimeValue"]["constant"] != pipeline.name.startswith("tlm-shallow")
+        for name, source in given.items():
+            if source in parameters and not name.startswith("pipelinechannel--"):
+                assert name in {source, source.partition("_")[2], *RENAMED.get(source, ())}, step
+        assert {name: given[name] for name in given.keys() & parameters} == {n: n for n in given.keys() & parameters}
+
+
+def test_the_preflight_checks_what_that_of_the_first_pipeline_checks(pipeline: Compiled, compiled: str) -> None:
+    tasks = {name: given_to(task) for name, task in pipeline.tasks()}
+    first = {name: given_to(task) for name, task in parse(compiled, "tlm").tasks()}["preflight"]
+    parameters = pipeline.spec["root"]["inputDefinitions"]["parameters"]
+    wanted = {name: source for name, source in first.items() if source in parameters}
+    assert pipeline.name == "tlm-predict" or tasks["preflight"].items() >= wanted.items()
+
+
 @pytest.fixture(scope="module")
 def compiled() -> str:
     return compile_text()
@@ -189,6 +224,13 @@ def test_code_in_the_pipeline_is_only_the_thin_bodies(compiled: str) -> None:
         statements = [node for node in function.body if not isinstance(node, ast.Expr | ast.Import | ast.ImportFrom)]
         assert len(statements) <= 6, function.name
         assert not [node for node in ast.walk(function) if isinstance(node, ast.For) and node is not statements[0]]
+
+
+def test_a_step_uses_all_that_it_is_given(pipeline: Compiled) -> None:
+    for name, _, container, _ in steps(pipeline):
+        (function,) = [one for one in ast.parse(container["command"][-1]).body if isinstance(one, ast.FunctionDef)]
+        used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+        assert {one.arg for one in function.args.args} <= used, name
 
 
 def test_all_that_a_step_refers_to_reaches_its_dag(compiled: str) -> None:
@@ -253,6 +295,7 @@ def test_the_sample_parameter_files_are_valid() -> None:
         ("tlm", "corpus_words=0", "corpus_words is 0; expected 1 or more words per passage"),
         ("shallow", "report_gpu_hour=-1", "report_gpu_hour is -1.0; expected a number, 0 or more"),
         ("multitask", "task_text_field=label", "task_text_field and label_field are both 'label'"),
+        ("predict", "predict_likeliest=-1", "predict_likeliest is -1; expected 0 or more"),
         ("predict", "predict_at_least=2", "predict_at_least is 2.0; expected a probability from 0 to 1"),
     ],
 )

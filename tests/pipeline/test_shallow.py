@@ -203,6 +203,11 @@ def test_it_takes_the_parameters_of_the_first_pipeline() -> None:
     assert of_this_code("shallow").keys() == of_this_code("tlm").keys()
 
 
+def test_its_description_is_its_own() -> None:
+    about = yaml.safe_load(compile_text(name="shallow").split("\n---")[0])["pipelineInfo"]["description"]
+    assert about.startswith("Compare a linear model of the task with static word vectors")
+
+
 def test_it_is_not_for_several_nodes() -> None:
     with pytest.raises(InputError, match="trains no network; leave --nodes out"):
         build("shallow", Parallelism(nodes=2))

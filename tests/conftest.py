@@ -4,6 +4,7 @@ import fcntl
 import functools
 import inspect
 import os
+import shutil
 import signal
 import subprocess
 import termios
@@ -87,6 +88,21 @@ def s3_root(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch, tmp_pa
     opened.cache_clear()  # clients hold the endpoint and the keys they were made with
     yield f"s3://{bucket}/prefix"
     opened.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate that vouches for itself, and its key beside it."""
+    if shutil.which("openssl") is None:
+        missing("TLS: install openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    names = ["-subj", "/CN=tlm-tests", "-addext", "subjectAltName=IP:127.0.0.1"]
+    new = [
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", "key.pem", "-out",
+        "cert.pem",
+    ]  # fmt: skip
+    subprocess.run([*new, *names], cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem"
 
 
 def started(server: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:

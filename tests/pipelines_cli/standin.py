@@ -11,11 +11,13 @@ import contextlib
 import datetime
 import gzip
 import json
+import ssl
 import threading
 import time
 import uuid
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -50,7 +52,8 @@ def refusal(status: int, text: str = "said in the open") -> Answer:
 class StandIn:
     """The API with its memory. Tests set what it is to do, and read what it was asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
+        self.certificate = certificate  # for TLS, with ``key.pem`` beside it
         self.multi_user = False
         self.is_ui = False  # the API through the UI's server, which has the logs elsewhere
         self.token = ""  # asked for, if set
@@ -72,12 +75,16 @@ class StandIn:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self._port}"
 
     def up(self) -> None:
         """Listen, after `down` at the same port."""
         self._server = ThreadingHTTPServer(("127.0.0.1", self._port), _handler(self))
         self._port = self._server.server_address[1]
+        if self.certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate, self.certificate.with_name("key.pem"))
+            self._server.socket = context.wrap_socket(self._server.socket, True, do_handshake_on_connect=False)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def down(self) -> None:
@@ -168,6 +175,8 @@ class StandIn:
         assert what == "versions", rest
         wanted = _filtered_name(query)
         found = [one for one in self.versions.values() if (one.pipeline_id, one.display_name) == (pipeline_id, wanted)]
+        if query.get("sort_by") == "created_at desc":
+            found.reverse()
         return kfp.V2beta1ListPipelineVersionsResponse(pipeline_versions=found)
 
     def _upload(self, rest: str, query: dict[str, str], body: bytes) -> Any:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines.client import ApiError
+from pipelines import client
+from pipelines.client import ApiError, find
 from pipelines.compiled import load_images
 from tests.pipelines_cli.conftest import GOLDEN
 from tests.pipelines_cli.standin import Answer, Dropped, StandIn, hang, refusal
@@ -143,6 +144,12 @@ def test_without_an_address(cli, compiled: Path) -> None:
         assert (done.code, f"--host is '{address}'; expected https://host:port" in done.err) == (2, True)
 
 
+def test_inside_a_cluster_the_address_is_that_of_kubeflow_s_own_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    found = find("", "https://kubeflow.example/pipeline/")
+    assert found == ("http://ml-pipeline.kubeflow.svc.cluster.local:8888", "https://kubeflow.example/pipeline")
+
+
 def test_the_address_may_come_from_the_environment(cli, api, compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KF_PIPELINES_ENDPOINT", api.url)
     monkeypatch.setenv("KF_PIPELINES_UI_ENDPOINT", "https://kubeflow.example/pipeline")
@@ -180,6 +187,8 @@ def test_tokens(ask, api: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file = tmp_path / "token"
     done = ask("submit", "--token-file", file)
     assert (done.code, f"{file}: the token cannot be read" in done.err) == (2, True)
+    file.write_bytes(b"\xff")
+    assert f"{file}: the token cannot be read" in ask("submit", "--token-file", file).err
     file.write_text("wrong\n")
     done = ask("submit", "--token-file", file)
     assert (done.code, f"answers 401 to a call with the token from {file}: the token" in done.err) == (2, True)
@@ -195,6 +204,26 @@ def test_tokens(ask, api: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ask("submit").code == 0
 
 
+def test_in_a_pod_its_own_token_and_namespace_count(
+    ask, api: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.token, api.multi_user = "mine", True
+    for name, text in (("PROJECTED_TOKEN", "mine\n"), ("OWN_NAMESPACE", "ann\n")):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(client, name, tmp_path / name)
+    assert ask("submit").code == 0
+    assert [one.namespace for one in api.experiments.values()] == ["ann"]
+
+
+def test_a_private_authority_is_trusted_if_it_is_named(cli, compiled: Path, certificate: Path) -> None:
+    api = StandIn(certificate)
+    given = ("submit", "--host", api.url, "--file", compiled)
+    done = cli(*given)
+    assert (done.code, "cannot be reached" in done.err, "certificate" in done.err) == (2, True, True)
+    assert cli(*given, "--ca-file", certificate).code == 0
+    api.down()
+
+
 LOGIN = Answer(302, "", "text/html", location="https://dex.example/login")
 PAGE = Answer(200, "<html>log in</html>", "text/html")
 
@@ -206,6 +235,7 @@ PAGE = Answer(200, "<html>log in</html>", "text/html")
         ("GET /healthz", LOGIN, "answers 302: Found, not as Kubeflow Pipelines 2 does; check --host"),
         ("GET /healthz", PAGE, "answers with text/html, not as Kubeflow Pipelines 2 does; check --host and"),
         ("GET /experiments", Answer(200, '{"experiments": 3}'), "answers something unreadable"),
+        ("GET /experiments", Answer(200, '{"total_size": "many"}'), "answers something unreadable"),
         ("GET /experiments", refusal(403, "no get in ann"), "answers 403: no get in ann; ask for the right"),
         ("POST /runs", refusal(400, "no such thing"), "answers 400: no such thing"),
         ("POST /runs", refusal(404, "Experiment e not found"), "Experiment e not found"),
@@ -227,6 +257,7 @@ def test_what_the_api_refuses_is_one_sentence(ask, api: StandIn, request_: str, 
 
 
 def test_a_server_that_recovers_is_asked_again(ask, api: StandIn) -> None:
+    api.fail("GET /healthz", refusal(408), refusal(429))
     api.fail("GET /experiments", refusal(503), Dropped())
     api.fail("POST /experiments", Answer(502, "bad gateway", "text/html"))
     assert ask("submit").code == 0
@@ -257,6 +288,12 @@ def test_a_start_without_an_answer_is_not_repeated(ask, api: StandIn, fault) -> 
     assert done.code == 3
     assert "whether a run began is not known, look for 'nightly' in the UI" in done.err
     assert api.requests.count("POST /runs") == 1
+
+
+def test_a_start_that_did_not_reach_the_server_is_no_doubtful_one(ask, api: StandIn) -> None:
+    api.fail("POST /experiments", api.down)
+    done = ask("submit")
+    assert (done.code, "cannot be reached" in done.err, api.runs) == (2, True, {})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`upload`: a pipeline once, each version once, and never two contents under one name."""
 
 import subprocess
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,14 @@ def test_the_same_version_again_is_no_error(ask, api: StandIn, compiled: Path) -
     other = ask("upload", "--version", "v1")
     assert other.code == 2
     assert "version v1 of 'tlm' has another content: commit, or give another --version" in other.err
+
+
+def test_of_versions_that_are_shown_alike_the_newest_counts(ask, api: StandIn) -> None:
+    assert ask("upload", "--version", "v1").code == 0
+    (first,) = api.versions.values()
+    api.versions["newer"] = newer = copy(first)
+    newer.pipeline_version_id = "newer"
+    assert ask("upload", "--version", "v1").out.split()[0] == "newer"
 
 
 def test_an_upload_that_arrived_although_no_answer_came(ask, api: StandIn) -> None:

@@ -1,12 +1,8 @@
 """What the tests of servers share."""
 
-import shutil
-import subprocess
-
 import pytest
 from elasticsearch import Elasticsearch
 
-from tests.conftest import missing
 from tlm.retrieval.search import elastic_client
 
 
@@ -32,18 +28,3 @@ def elasticsearch_root(tmp_path, elasticsearch_url, elasticsearch, monkeypatch):
     yield str(tmp_path / "root")
     for index in set(elasticsearch.indices.get(index="tlm-*")) - before:
         elasticsearch.indices.delete(index=index)
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """A certificate that vouches for itself, and its key beside it."""
-    if shutil.which("openssl") is None:
-        missing("TLS: install openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    names = ["-subj", "/CN=tlm-tests", "-addext", "subjectAltName=IP:127.0.0.1"]
-    new = [
-        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", "key.pem", "-out",
-        "cert.pem",
-    ]  # fmt: skip
-    subprocess.run([*new, *names], cwd=folder, check=True, capture_output=True)
-    return folder / "cert.pem"

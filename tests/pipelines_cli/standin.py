@@ -62,6 +62,7 @@ class StandIn:
         self.nodes: list[dict[str, Any]] = []  # of the workflow of each run
         self.many_nodes = False  # so that Argo compresses them
         self.logs: dict[str, str] = {}  # by pod
+        self.pods_in = "kubeflow"  # their namespace, which the UI's server asks for
         self.faults: list[tuple[str, Callable[[], None]]] = []  # ("GET /runs/", what happens instead), each once
         self.at_look: Callable[[int], None] = lambda number: None
         self.looks = 0
@@ -253,8 +254,8 @@ def _handler(api: StandIn) -> type[BaseHTTPRequestHandler]:
             api.requests.append(f"{self.command} {path.removeprefix(base)}")
             if api.token and self.headers.get("authorization") != f"Bearer {api.token}":
                 raise refusal(401, "the token is not valid")
-            if api.is_ui and path == "/k8s/pod/logs" and query["podname"] in api.logs:
-                return api.logs[query["podname"]].encode(), "text/plain"
+            if (api.is_ui, path, query.get("podnamespace")) == (True, "/k8s/pod/logs", api.pods_in):
+                return api.logs.get(query["podname"], "<html>").encode(), "text/plain"
             if path.startswith("/apis/v1beta1/runs/"):  # with Argo's workflow, as a text
                 status: dict[str, Any] = {"nodes": {one["id"]: one for one in api.nodes}}
                 if api.many_nodes:

@@ -111,6 +111,7 @@ def test_a_token_that_nobody_renews_ends_with_3(ask, api: StandIn, monkeypatch: 
     assert done.code == 3
     assert "answers 401 to a call with the token from KFP_EXISTING_TOKEN" in done.err
     assert "goes on: see" in done.err
+    assert len([one for one in api.requests if one.startswith("GET /runs/")]) == 2, "it waited for another token"
 
 
 def test_a_right_that_is_taken_away_ends_with_3(ask, api: StandIn) -> None:
@@ -182,13 +183,14 @@ def test_a_failed_step_is_named_with_its_error_and_the_end_of_its_log(ask, api: 
     assert "FAILED at index: field 'text' is missing; tried 2 times; see http" in lines[-1]
 
 
-@pytest.mark.parametrize("is_ui", [False, True])
-def test_an_error_that_is_not_ours_keeps_its_kind(ask, api: StandIn, is_ui: bool) -> None:
+@pytest.mark.parametrize(("is_ui", "namespace"), [(False, "kubeflow"), (True, "kubeflow"), (True, "ann")])
+def test_an_error_that_is_not_ours_keeps_its_kind(ask, api: StandIn, is_ui: bool, namespace: str) -> None:
     api.is_ui = api.many_nodes = is_ui
+    api.pods_in, api.multi_user = namespace, namespace == "ann"
     api.nodes = [*around("report"), node(6, "root(0).report(0).executor(0)", "Failed", said=EXIT_1)]
     api.logs[logged(6)] = f"{TRACEBACK}\n  File x\nKeyError: 'gold'\n"
     api.states = ["FAILED"]
-    done = ask("submit", *QUICK)
+    done = ask("submit", *QUICK, "--namespace", namespace)
     assert f"the last lines of report:\n    {TRACEBACK}\n      File x\n    KeyError: 'gold'\n" in done.err
     assert "FAILED at report: KeyError: 'gold'; see http" in done.err
 
@@ -225,7 +227,8 @@ def test_what_a_driver_says_is_told_without_its_call(ask, api: StandIn) -> None:
     api.nodes = [node(1, "root(0).advise-driver(0)", "Failed", said=EXIT_1)]
     said = 'failed to get executions in DAG(executionID=114): two tasks have the same task name "preflight_114"'
     call = 'driver.Container(runID=d5fb, taskName="advise", dagExecutionID=114, componentSpec) failed: '
-    api.logs[logged(1)] = f'{{"json": 1}}\nF1123 01:44:39.057958      17 main.go:127] KFP driver: {call}{said}\n'
+    before = '{"json": 1}\nF1123 01:44:39.0 17 main.go:120] other\n'
+    api.logs[logged(1)] = f"{before}F1123 01:44:39.057958      17 main.go:127] KFP driver: {call}{said}\n"
     api.states = ["FAILED"]
     done = ask("submit", *QUICK)
     assert f"FAILED at the driver of advise: {said}; see http" in done.err
@@ -240,7 +243,7 @@ def test_steps_side_by_side_are_named_once_and_those_that_were_cured_not(ask, ap
         node(11, "root(0).export(0).executor(0)", "Error", said="pod deleted"),
         node(12, "root(0).export(0).executor(1)", "Succeeded"),
         node(30, f"{loop}(1).train(0).executor(0)", "Failed", said=EXIT_1),
-        node(20, f"{loop}(0).train(0).executor(0)", "Error", said="pod deleted"),
+        node(9, f"{loop}(0).train(0).executor(0)", "Error", said="pod deleted"),  # the first, but not by its ID
         node(25, f"{loop}(2).evaluate(0).executor(0)", "Failed", said=EXIT_1),
     ]
     api.states = ["FAILED"]

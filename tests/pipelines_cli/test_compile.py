@@ -32,7 +32,7 @@ def test_for_2_15_nothing_is_left_that_it_does_not_know(cli, tmp_path: Path) -> 
 
 
 def test_the_manifests_hold_the_same_pipeline(cli, tmp_path: Path) -> None:
-    file = tmp_path / "new" / "manifests.yaml"
+    file = tmp_path / "new" / "manifests.yml"
     options = ("--kubernetes-manifests", "--namespace", "kubeflow", "--version", "0.1.0-abc1234")
     assert cli("compile", "-o", file, "--images", GOLDEN / "images.json", *options).code == 0
     pipeline, version = yaml.safe_load_all(file.read_text())

@@ -12,12 +12,14 @@ from kfp.dsl import Artifact as Output
 from components import data
 from pipelines import local
 from pipelines.compiled import of_this_code, read_parameters
+from pipelines.form import Parallelism
+from research.components import multitask
 from tests.tiny import refused, write_rows
 from tests.toy_reports import toy_world
 from tlm.artifacts.artifact import Artifact
 from tlm.data.corpus.load import load_corpus, plan_corpus
 from tlm.data.tasks.task import load_task
-from tlm.errors import NO_TORCH, InputError
+from tlm.errors import NO_TORCH, InputError, Interrupted
 from tlm.evaluation.report.report import report
 from tlm.settings.options import Fields, Layout, Prices, Problem
 from tlm.training.input.tokenizer import build_tokenizer
@@ -52,7 +54,19 @@ def test_an_error_is_said_again_if_other_steps_went_on(monkeypatch: pytest.Monke
 
     assert "a step failed: its error is shown above (all" in said(*failing)
     on = "10:00:09.1 - INFO - Executing task 'baseline'"
-    assert "a step failed: x is absent; check it (all output is in" in said(*failing, on)
+    for also in ((), ("tlm.errors.Interrupted: no space left",)):
+        assert "a step failed: x is absent; check it (all output is in" in said(*failing, on, *also)
+    assert "a step failed: it was changed (all output is in" in said("tlm.errors.Damaged: it was changed", on)
+
+
+def test_a_run_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(local, "OUTPUTS", tmp_path)
+
+    def pipeline() -> None:
+        raise RuntimeError
+
+    with pytest.raises(Interrupted, match="a step failed"):
+        local._run_pipeline(pipeline, {}, lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +91,7 @@ def test_a_step_that_the_kernel_kills_is_said_in_a_sentence(shell: str, capsys: 
         ("run_seeds: 1_0", "'run_seeds': 10 is an int, expected str; write it in quotes"),
         ("store_root: s3://me:key@bucket", "'store_root' has a password, key or token in it"),
         ("report_gpu_hour: .nan", "'report_gpu_hour': nan cannot be written as JSON"),
+        ("report_gpu_hour: true", "'report_gpu_hour': True is a bool, expected float"),
     ],
 )
 def test_a_wrong_line_in_a_file_of_parameters_is_one_sentence_with_the_file(
@@ -137,6 +152,25 @@ def test_a_folder_that_cannot_be_written_to_is_one_sentence(
     assert (done.code, done.err) == (2, said)
 
 
+def test_images_network_and_pods_of_a_run_are_those_given(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+    monkeypatch.setattr(local, "run_pipeline", lambda *given: runs.append(given))
+    for more in ((), ("--docker",), ("--docker", "--images", "my.json", "--network", "host", "--data-pods", "3")):
+        assert cli("local", "--pipeline", "shallow", "--set", "run_seeds=7", *more).code == 0
+    ran = [
+        ({"run_seeds": "7"}, images, "bridge", "shallow", Parallelism()) for images in (None, Path("build/images.json"))
+    ]
+    assert runs == [*ran, ({"run_seeds": "7"}, Path("my.json"), "host", "shallow", Parallelism(data_pods=3))]
+
+
+def test_containers_see_all_gpus_and_write_to_their_folders_alone(tmp_path: Path) -> None:
+    given = local.hardened(tmp_path, "bridge", gpus=True)
+    assert [one["Count"] for one in given["device_requests"]] == [-1]
+    assert (given["read_only"], local.hardened(tmp_path, "bridge", gpus=False)["device_requests"]) == (True, [])
+    owner = tmp_path.stat()
+    assert given["user"] == f"{owner.st_uid}:{owner.st_gid}" != "0:0"
+
+
 def test_a_corpus_and_a_task_must_be_named() -> None:
     assert "parameter 'corpus_paths' is missing; give it with --set" in refused(local.run_pipeline, {}, name="shallow")
     given = {"corpus_paths": "corpus.txt"}
@@ -195,6 +229,8 @@ def test_the_components_of_corpus_task_and_tokenizer_pass_every_setting_on(tmp_p
     assert [planned] == plan_corpus([more], layout=Layout(**layout), pods=1, root=root)
     size = {"kind": "bpe", "vocab_size": 320}
     assert data.tokenizer.python_func(made, task, **size, root=root) == build_tokenizer(made, task, **size, root=root)
+    shared = multitask.shared_tokenizer.python_func(made, [task, task], **size, root=root)
+    assert shared == build_tokenizer(made, task, **size, more_tasks=[task], root=root)
 
 
 def test_the_component_of_the_report_passes_prices_and_notes_on(tmp_path: Path) -> None:

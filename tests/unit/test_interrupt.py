@@ -68,10 +68,13 @@ def test_where_interrupts_are_ignored_they_stay_so():
 
 
 def test_a_signal_that_a_library_takes_for_its_own_error_is_still_one_sentence():
-    """As pydantic does where a signal arrives while it builds a schema."""
+    """As pydantic does where a signal arrives while it builds a schema; others that come at the end change nothing."""
     code = """
-import os, signal
+import atexit, os, signal
 from tlm.cli.main import main
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # by a parent that ignores it
+atexit.register(os.kill, os.getpid(), signal.SIGHUP)
 
 def run():
     try:

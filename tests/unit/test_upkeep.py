@@ -57,8 +57,9 @@ def test_download_gives_plain_names(tmp_path: Path) -> None:
     uri = make(tmp_path / "store", "model", 1)
     download(uri, str(tmp_path / "out"))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "curve.txt", "tlm.json"]
-    with pytest.raises(InputError, match="not an empty folder"):
-        download(uri, str(tmp_path / "out"))
+    for place in ("out", "out/curve.txt"):
+        with pytest.raises(InputError, match="not an empty folder"):
+            download(uri, str(tmp_path / place))
 
 
 def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
@@ -101,7 +102,9 @@ def test_ls_names_each_artifact_once(tmp_path: Path) -> None:
     lines = ls(root=str(tmp_path)).splitlines()
     assert len(lines) == 3
     assert all(any(uri.rsplit("/", 1)[1] in line for line in lines) for uri in made.values())
-    assert ls(kind="model", root=str(tmp_path)).count("\n") == 0
+    make(tmp_path, "corpus-plan", 1)
+    for kind in ("model", "corpus"):
+        assert ls(kind=kind, root=str(tmp_path)).count("\n") == 0
 
 
 def test_what_a_newer_version_made_is_named_by_ls_and_stops_gc(
@@ -255,8 +258,9 @@ def test_gc_keeps_what_it_is_told_to_and_what_that_was_made_from(tmp_path: Path)
     gc(keep_runs=1, keep=[served["model"]], unused_days=0, delete=True, root=str(tmp_path))  # not as used just now
     assert there(*served.values()) == [True, True, False]
     other = make(tmp_path / "other", "model", 3)
-    with pytest.raises(InputError, match="is not in"):
-        gc(keep=[other], root=str(tmp_path))
+    for named in ("keep", "remove"):
+        with pytest.raises(InputError, match="is not in"):
+            gc(**{named: [other]}, root=str(tmp_path))
 
 
 def test_gc_removes_what_it_is_told_to_with_all_that_was_made_from_it(tmp_path: Path) -> None:
@@ -280,6 +284,15 @@ def test_gc_spares_what_was_made_in_the_last_days(tmp_path: Path) -> None:
     age(tmp_path, 7.1)
     gc(keep_runs=0, delete=True, root=str(tmp_path))
     assert [path for path in tmp_path.rglob("*") if path.is_file() and ".scratch" not in path.parts] == []
+
+
+def test_gc_spares_what_it_cannot_read(tmp_path: Path) -> None:
+    """Perhaps a person can repair it, or needs it to see what happened."""
+    made = run(tmp_path, 1)
+    (Path(made["model"]) / "manifest.json").write_text("{")
+    age(tmp_path, 30)
+    gc(keep_runs=0, delete=True, root=str(tmp_path))
+    assert there(*made.values()) == [False, True, False]
 
 
 def test_gc_spares_what_something_young_was_made_from(tmp_path: Path) -> None:

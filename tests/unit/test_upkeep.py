@@ -367,6 +367,7 @@ def test_gc_spares_what_unfinished_training_needs(tmp_path: Path) -> None:
     progress.save(1, lambda folder: None)
     gc(delete=True, root=str(tmp_path))
     assert there(task, other) == [True, False]
+    assert "progress" not in ls(root=str(tmp_path))
     assert progress.latest(tmp_path / "into") == 1
     age(tmp_path, 8)
     gc(delete=True, root=str(tmp_path))

@@ -128,7 +128,7 @@ def svg(figure: Figure) -> str:
         axes.patch.set_visible(False)
     buffer = io.BytesIO()
     with mpl.rc_context(STYLE):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg")
     drawn = buffer.getvalue().decode()
     for role, (marker, _, _) in COLOURS.items():
         drawn = drawn.replace(marker, f"var(--{role})")

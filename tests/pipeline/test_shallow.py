@@ -23,10 +23,11 @@ from tests.tiny import in_files, write_rows, write_tiny
 from tests.unit.test_project import pins
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
+from tlm.retrieval.retrieve import RETRIEVED
 from tlm.runs.plan import NOTHING_RETRIEVED
 
 ROOT = Path(__file__).parents[2]
-ARMS = ("task-only", "random", "bm25", "classifier", "dense", "dsir", "hybrid")  # all that need no network
+ARMS = ("task-only", *RETRIEVED)  # all that need no network
 
 
 def missing_where_light() -> list[str]:

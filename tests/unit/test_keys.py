@@ -28,6 +28,11 @@ MODEL = {
     "architecture": "bert", "hidden": "16", "layers": "3", "heads": "4", "intermediate": "32", "max_length": "49",
     "positions": "64", "token_types": "1", "dropout": "0.1", "spans_first": "false", "cut": "head+tail",
 }  # fmt: skip
+FINETUNE = {
+    "epochs": "7", "steps": "9", "batch": "5", "lr": "0.123", "warmup_share": "0.2", "schedule": "cosine",
+    "weight_decay": "0.1", "betas": "0.8,0.9", "epsilon": "1e-6", "evaluations": "17", "reset_head": "false",
+    "weights": "head", "dropout": "0.3", "clip": "0.5", "accumulation": "2", "precision": "bf16",
+}  # fmt: skip
 EXTERNAL = {"train.external_batch", "train.external_length", "train.head_steps"}
 JOINT = {"train.internal_loss", "train.mask_internal"}
 INTERNAL = {"train.internal_batch", "train.rho2", *JOINT}
@@ -189,6 +194,16 @@ def test_every_other_setting_of_stage_1_is_in_the_key(store, alone, common, with
         changes["model.architecture"] = "modernbert"
     unchanged = key()
     assert {name for name, value in changes.items() if key(f"{name}={value}") == unchanged} == without
+
+
+def test_every_setting_of_stage_2_is_in_its_key_but_epochs_beside_steps() -> None:
+    def key(*overrides: str) -> dict[str, object]:
+        return presets.resolve("tiny", overrides).finetune.for_key()
+
+    told = "give each new setting another value than that of tiny in FINETUNE, above"
+    assert FINETUNE.keys() == SECTIONS["finetune"].model_fields.keys(), told
+    assert [name for name, value in FINETUNE.items() if key(f"finetune.{name}={value}") == key()] == [], told
+    assert key("finetune.steps=9", "finetune.epochs=2") == key("finetune.steps=9")
 
 
 VALUES = st.fixed_dictionaries(

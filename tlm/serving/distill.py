@@ -79,9 +79,8 @@ def distill(
     if retrieved:
         inputs["subset_tokens"] = Artifact.open(tokenize(retrieved.uri, tokens.input("tokenizer").uri, root=root))
         inputs["subset_answers"] = soft_labels(better, retrieved, compute.place, root)
-    own = settings.for_key({"epochs"} if settings.steps else ())
     chosen = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": better.details["arm"]}
-    chosen |= {"temperature": temperature, "rho1": rho1, "finetune": own}
+    chosen |= {"temperature": temperature, "rho1": rho1, "finetune": settings.for_key()}
     recipe = Recipe("model", "distill", VERSION, chosen, inputs)
 
     def write(draft: Draft) -> None:

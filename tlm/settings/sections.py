@@ -219,6 +219,10 @@ class Finetune(Section):
     accumulation: Count = 1
     precision: Precision = "fp32"
 
+    def for_key(self, without: Iterable[str] = ()) -> dict[str, Any]:
+        """The same; where `steps` are given, `epochs` have no effect."""
+        return super().for_key({*without, "epochs"} if self.steps else without)
+
 
 class Preset(Section):
     """All settings of a run, and where their values come from.

@@ -206,8 +206,7 @@ def finetune(
     tokens = tokens_for(start, examples, root)
     facts = {"arm": start.details["arm"], "seed": start.details["seed"] if seed < 0 else seed}
     inputs = {"checkpoint": start, "task": examples, "task_tokens": tokens}
-    own = settings.for_key({"epochs"} if settings.steps else ())
-    recipe = Recipe("model", "finetune", STAGE2_VERSION, settings={**facts, "finetune": own}, inputs=inputs)
+    recipe = Recipe("model", "finetune", STAGE2_VERSION, {**facts, "finetune": settings.for_key()}, inputs)
 
     def write(draft: Draft) -> None:
         from tlm.training.classification import fine_tune

@@ -3,16 +3,25 @@
 import csv
 import gzip
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.form import Corpus
+from pipelines.tlm import predict
+from tlm.cli.command import descriptions
+from tlm.data.corpus.load import load_corpus
 from tlm.data.reading import zstd
-from tlm.data.reading.files import raw_files
-from tlm.data.reading.readers import check, read
+from tlm.data.reading.files import FORMATS, raw_files
+from tlm.data.reading.readers import _READERS, check, read
 from tlm.data.reading.records import Record, Reject
 from tlm.errors import InputError
+from tlm.evaluation.labelling import label_names
+from tlm.evaluation.predict.files import SHEETS, TABLES
+from tlm.evaluation.predict.rows import SUFFIXES
+from tlm.evaluation.score.imported import import_predictions
 
 ROWS = [
     {"text": "Plain words, with a comma", "label": "a"},
@@ -56,6 +65,27 @@ def zstd_frames(data):
     skippable = b"\x50\x2a\x4d\x18\x04\x00\x00\x00skip"
     parts = [zstd.compress(part) for part in (data[:half], b"", data[half:])]
     return parts[0] + skippable + parts[1] + parts[2]
+
+
+def test_every_format_is_everywhere():
+    formats, tables = {*FORMATS.values()}, {*FORMATS.values()} - {"txt"}
+    places = {  # the formats that each needs, and those that it has
+        "_READERS, tlm/data/reading/readers.py": (formats, {*_READERS}),
+        "WRITERS, tests/unit/test_readers.py": (tables, {*WRITERS}),
+        "help of paths, tlm/data/corpus/load.py": (formats, named(load_corpus, "paths")),
+        "help of paths, pipelines/form.py": (formats, named(Corpus, "paths")),
+        "help of predict_source, pipelines/tlm.py": (tables, {*re.findall(r"\w+", predict().description)}),
+        "help of names, tlm/evaluation/labelling.py": (tables, named(label_names, "names")),
+        "help of file, tlm/evaluation/score/imported.py": (tables, named(import_predictions, "file")),
+        "TABLES, tlm/evaluation/predict/files.py": (FORMATS.keys() - {".md", ".rst"}, {*SUFFIXES, *TABLES}),
+    }
+    forgotten = {place: sorted(needed - found) for place, (needed, found) in places.items() if needed - found}
+    assert not forgotten, f"add these formats to these places: {forgotten}"
+    assert not FORMATS.keys() & {*SHEETS}, "take what can be read now out of SHEETS, tlm/evaluation/predict/files.py"
+
+
+def named(documented, parameter):
+    return {*re.findall(r"\w+", descriptions(documented)[parameter])}
 
 
 COMPRESSORS = {"": lambda data: data, ".gz": gzip_members, ".zst": zstd_frames}

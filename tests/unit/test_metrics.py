@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from tlm.cli.command import descriptions
-from tlm.data.tasks.metrics import CLASSIFICATION, METRICS, score, sum_in_order
+from tlm.data.tasks.metrics import CLASSIFICATION, METRICS, POSITIVE, REGRESSION, score, sum_in_order
+from tlm.evaluation.score.intervals import CORRELATIONS
 from tlm.evaluation.score.scores import MANY, METRIC_NAMES, TOP, positive, scores
 from tlm.settings.options import Problem
 
@@ -51,6 +52,13 @@ def test_every_metric_has_a_name_in_reports_and_a_formula_of_its_own() -> None:
     gold, predicted, _ = random_case(60, 0)
     found = {name: score(name, gold, predicted) for name in CLASSIFICATION if name != "micro_f1"}  # it is the accuracy
     assert len({*found.values()}) == len(found), found
+
+
+def test_metrics_that_can_be_negative_are_known_to_intervals() -> None:
+    """Of another metric, an interval would end at 0."""
+    wrong = {name: score(name, np.array([0, 1]), np.array([1, 0])) for name in (*CLASSIFICATION, POSITIVE, *REGRESSION)}
+    told = "CORRELATIONS, tlm/evaluation/score/intervals.py, has the metrics that go from -1 to 1"
+    assert {name for name, value in wrong.items() if value < 0} == {*CORRELATIONS}, told
 
 
 def test_other_scores_need_new_versions_of_the_steps_that_write_them() -> None:

@@ -82,7 +82,9 @@ def test_every_command_is_in_the_table() -> None:
 def test_each_command_has_an_example() -> None:
     pages = [(HOME / name).read_text(encoding="utf-8") for name in ("docs/commands.md", "research/README.md")]
     examples = "".join(re.findall(r"^```\n(.*?)^```", "\n".join(pages), re.MULTILINE | re.DOTALL))
-    assert set(CALL.findall(examples)) == {(program, name) for program, names in NAMES.items() for name in names}
+    everything = {(program, name) for program, names in NAMES.items() for name in names}
+    told = "give an example of each in docs/commands.md, of a study in research/README.md"
+    assert set(CALL.findall(examples)) == everything, told
 
 
 def test_the_parameters_of_readme_are_those_of_the_pipelines(tmp_path: Path) -> None:

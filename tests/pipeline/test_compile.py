@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components import data, training
 from components.base import TRAIN_IMAGE
 from pipelines.compiled import (
     MADE_BY,
@@ -23,7 +24,8 @@ from pipelines.compiled import (
     reference_fault,
 )
 from pipelines.form import ONE_OF_EACH, Parallelism
-from pipelines.steps import DAY, WEEK
+from pipelines.steps import DAY, ELASTICSEARCH_SECRETS, LONG, NEEDS, WEEK
+from research.components import multitask, paper, reranking
 from tlm.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +98,14 @@ def test_every_parameter_has_a_default_but_what_nobody_can_guess(pipeline: Compi
     required = {name for name, entry in parameters.items() if entry.get("defaultValue") is None}
     wanted = {"predict_model", "predict_source", "predict_to"} if pipeline.name == "tlm-predict" else set()
     assert required == wanted
+
+
+def test_what_steps_need_is_said_of_components() -> None:
+    """Under another name, a step would silently get the limits of all others, or no key."""
+    made = (one for module in (data, training, multitask, paper, reranking) for one in vars(module).values())
+    names = {one.component_spec.name for one in made if hasattr(one, "component_spec")}
+    told = "pipelines/steps.py names components that there are not; they are called as their functions, with -"
+    assert {*NEEDS, *LONG, *ELASTICSEARCH_SECRETS} - names == set(), told
 
 
 def test_every_step_but_the_first_is_retried_for_a_week(pipeline: Compiled) -> None:

@@ -15,7 +15,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.search.index import build_index
 from tlm.settings import presets
 from tlm.settings.options import Compute
-from tlm.settings.sections import SECTIONS, model_settings
+from tlm.settings.sections import SECTIONS
 from tlm.training.stages import checkpoint_recipe, load_model, train_settings
 
 TRAIN = {  # another value for every setting of stage 1
@@ -36,7 +36,7 @@ FINETUNE = {
 EXTERNAL = {"train.external_batch", "train.external_length", "train.head_steps"}
 JOINT = {"train.internal_loss", "train.mask_internal"}
 INTERNAL = {"train.internal_batch", "train.rho2", *JOINT}
-OF_THE_FIRST_KEYS = {  # a setting that came later is in `LATER`, or left out by `model_settings`
+OF_THE_FIRST_KEYS = {  # a setting that came later is in `LATER`, or left out by `for_key` of its section
     "train": "rho1 rho2 steps external_batch internal_batch external_length lr warmup_steps schedule weight_decay "
     "betas mask_share internal_loss mask_internal clip accumulation precision",
     "finetune": "epochs steps batch lr warmup_share schedule weight_decay betas evaluations reset_head dropout clip "
@@ -161,7 +161,7 @@ def test_a_new_setting_leaves_the_keys_of_finished_work_as_they_were():
     changes = ["train.embeddings=random", "model.architecture=bert", "model.spans_first=false"]
     preset = presets.resolve("tiny", changes)
     found = {"train": train_settings(preset.train, external=True), "finetune": preset.finetune.for_key()}
-    found["model"] = model_settings(preset.model)
+    found["model"] = preset.model.for_key()
     names = {section: " ".join(values) for section, values in found.items()}
     told = "a new setting changed keys, so finished work is made again: put it in LATER (tlm/settings/sections.py)"
     assert names == OF_THE_FIRST_KEYS, told

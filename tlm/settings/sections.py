@@ -19,6 +19,7 @@ Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 # Settings that came after the first keys, with the values that these keys stand for. Keys leave such a value out.
 LATER: dict[str, Any] = {
     "embeddings": "random", "head_steps": "internal", "epsilon": 1e-8, "weights": "all", "masking": "tokens",
+    "cut": "head", "spans_first": False,
 }  # fmt: skip
 
 
@@ -110,6 +111,11 @@ class Model(Section):
     def reach(self) -> int:
         """The longest text that the model can read, in tokens with special tokens."""
         return self.positions or self.max_length
+
+    def for_key(self, without: Iterable[str] = ()) -> dict[str, Any]:
+        """As of every section; `positions` count if they differ from `max_length`, token types where there are some."""
+        idle = {"positions": self.reach == self.max_length, "token_types": self.architecture == "modernbert"}
+        return super().for_key({*without, *(name for name, is_idle in idle.items() if is_idle)})
 
 
 class Train(Section):
@@ -220,7 +226,7 @@ class Finetune(Section):
     precision: Precision = "fp32"
 
     def for_key(self, without: Iterable[str] = ()) -> dict[str, Any]:
-        """The same; where `steps` are given, `epochs` have no effect."""
+        """As of every section; where `steps` are given, `epochs` have no effect."""
         return super().for_key({*without, "epochs"} if self.steps else without)
 
 
@@ -262,14 +268,3 @@ SECTIONS: dict[str, type[Section]] = {
 
 
 OWN = ("bert", "modernbert")
-
-
-def model_settings(model: Model) -> dict[str, Any]:
-    """The settings of the encoder that can change a result: these are in a step's key, and no others.
-
-    `positions` counts where it differs from `max_length`, `token_types` where the architecture has them, and
-    `cut` and `spans_first` where they are chosen.
-    """
-    idle = {"positions": model.reach == model.max_length, "token_types": model.architecture == "modernbert"}
-    idle |= {"cut": model.cut == "head", "spans_first": not model.spans_first}
-    return model.model_dump(mode="json", exclude={name for name, is_idle in idle.items() if is_idle})

@@ -19,7 +19,7 @@ from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY
 from tlm.retrieval.subset.protected import check_protected, warn_of
 from tlm.settings import presets
 from tlm.settings.options import NOT_NEGATIVE, Compute, Range
-from tlm.settings.sections import OWN, Model, Preset, Train, model_settings
+from tlm.settings.sections import OWN, Model, Preset, Train
 from tlm.training.distributed.launch import train_together
 from tlm.training.input import tokenizer as vocabularies
 from tlm.training.input.batches import Interleaving
@@ -113,7 +113,7 @@ def checkpoint_recipe(
         inputs["start"] = begin
     facts = {"arm": _arm(begin, passages), "seed": seed}
     training = train_settings(settings.train, external=external, fresh=begin is None)
-    resolved = {**facts, "model": model_settings(model), "train": training}
+    resolved = {**facts, "model": model.for_key(), "train": training}
     if begin is not None and model.architecture in OWN and not begin.entries(MLM_HEAD):
         resolved["mlm_head"] = "identity"  # where it begins; checkpoints of before began with a random one
     return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
@@ -273,7 +273,7 @@ def load_model(
             words = vocabularies.trim_vocabulary(words, task, subset, shape.spans_first, root)
         tokens = Artifact.open(tokenize(task, words, spans_first=shape.spans_first, root=root))
         facts = {"arm": arm, "seed": 0, "name": published_name(model)}
-        resolved = {**facts, "model": model_settings(shape), "files": digests}
+        resolved = {**facts, "model": shape.for_key(), "files": digests}
         recipe = Recipe("checkpoint", "load-model", LOAD_VERSION, resolved, {"task": examples, "task_tokens": tokens})
         return produce(recipe, root, published.write, folder, recipe.inputs, shape, facts)
 

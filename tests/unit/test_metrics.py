@@ -47,11 +47,13 @@ def test_classification_agrees_with_scikit_learn(size: int, seed: int) -> None:
 
 def test_every_metric_has_a_name_in_reports_and_a_formula_of_its_own() -> None:
     """Without a formula in `scores_of`, a metric of classes would silently be macro-F1."""
-    assert {*METRICS} - {"auto"} <= {*METRIC_NAMES}
-    assert {*METRICS} <= {*re.findall(r"\w+", descriptions(Problem)["metric"])}
+    assert {*METRICS} - {"auto"} <= {*METRIC_NAMES}, "name it in METRIC_NAMES, tlm/evaluation/score/scores.py"
+    known = {*re.findall(r"\w+", descriptions(Problem)["metric"])}
+    assert {*METRICS} <= known, "name it in the help of metric, tlm/settings/options.py"
     gold, predicted, _ = random_case(60, 0)
     found = {name: score(name, gold, predicted) for name in CLASSIFICATION if name != "micro_f1"}  # it is the accuracy
-    assert len({*found.values()}) == len(found), found
+    told = f"two metrics are alike; each needs a formula in scores_of, tlm/data/tasks/metrics.py: {found}"
+    assert len({*found.values()}) == len(found), told
 
 
 def test_metrics_that_can_be_negative_are_known_to_intervals() -> None:

@@ -40,7 +40,7 @@ NAME_IMAGES = mkdir -p build && printf '{"data": "%s", "train": "%s", "serve": "
 	tee build/images.json
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-encoders test test-slow test-all lint chaos install install-light lock images push sbom kind-up kind-run kind-down clean
+.PHONY: help demo demo-encoders test test-slow test-all lint generated chaos install install-light lock images push sbom kind-up kind-run kind-down clean
 .DELETE_ON_ERROR:
 
 help:  ## Show this help
@@ -85,6 +85,10 @@ lint: $(VENV)/ready  ## Check style, format, types and docstrings
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(RUN) -m tests.prose
+
+generated: $(VENV)/ready  ## Write what is made from the code: the compiled pipeline in tests/golden, tables in docs
+	$(RUN) -m pipelines.run compile -o tests/golden/tlm.yaml --images tests/golden/images.json
+	$(RUN) -m tests.commands_page
 
 chaos: $(VENV)/ready $(if $(filter input,$(PART)),build/fuzz)  ## Run the long fault tests: PART=kill|corrupt|elastic|s3|input|security|load|kubeflow; without PART, print the results
 	@PYTHONPATH=build/fuzz $(RUN) -m tests.faults.chaos $(PART) $(ARGS)

@@ -70,7 +70,7 @@ def options(program: str, command: str) -> set[str]:
 @pytest.mark.parametrize("name", commands_page.TABLES)
 def test_the_tables_of_commands_and_parameters_are_those_of_the_code(name: str) -> None:
     page = (commands_page.DOCS / name).read_text(encoding="utf-8")
-    assert commands_page.page(name) == page, f"docs/{name} is out of date: run python -m tests.commands_page"
+    assert commands_page.page(name) == page, f"docs/{name} is out of date: run make generated"
 
 
 def test_every_command_is_in_the_table() -> None:

@@ -1,6 +1,7 @@
 """`distill`: its loss by another way, what the teacher is asked, what the student reads, and the cost that is told."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -8,10 +9,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.searchable import corpus_of, docstrings
+from tests.toys import Row
 from tests.toys_training import SMALL, checkpoint, model, passages, rows, task
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Recipe
 from tlm.data.passages import passages as passages_of
 from tlm.data.tasks.examples import examples
+from tlm.data.tasks.labelled import UNLABELLED
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import open_predictor
@@ -23,10 +28,13 @@ from tlm.evaluation.score.mix import mix
 from tlm.serving import distill as teaching
 from tlm.serving.distill import answers, distill, soft_labels
 from tlm.serving.export_onnx import export_onnx
+from tlm.serving.student import Distillation
 from tlm.settings.options import Compute
+from tlm.settings.sections import Finetune
 from tlm.training.device import to_device
-from tlm.training.input.batches import collate
+from tlm.training.input.batches import collate, split
 from tlm.training.input.texts import Examples
+from tlm.training.input.tokenize import tokenize, tokens_for
 from tlm.training.model import build
 from tlm.training.model.losses import classification_loss, distillation_loss
 
@@ -81,7 +89,8 @@ def batch(thin, labelled):
 def test_the_loss_is_that_of_the_library_but_for_the_teacher_s_entropy(batch, temperature):
     net, read, chosen = batch
     told = np.random.default_rng(0).dirichlet(np.ones(3), len(read.labels)).astype(np.float32)
-    inputs = to_device(collate(read.texts, chosen, told), torch.device("cpu"))
+    whole = collate(read.texts, chosen, told)
+    inputs, *parts = (to_device(one, torch.device("cpu")) for one in (whole, *split(whole, 4)))
     _, logits = net(inputs, inputs.ids, tokens=False, classes=True)
     taught_by = torch.softmax(torch.from_numpy(told[chosen]).double().log() / temperature, 1)
     log_student = torch.log_softmax(logits.double() / temperature, 1)
@@ -89,6 +98,8 @@ def test_the_loss_is_that_of_the_library_but_for_the_teacher_s_entropy(batch, te
     entropy = -(taught_by * taught_by.log()).sum(1).mean()
     found = distillation_loss(net, inputs, temperature)
     assert found.total.item() == pytest.approx((temperature**2 * (divergence + entropy)).item(), rel=1e-4)
+    in_parts = sum(distillation_loss(net, part, temperature).total.item() for part in parts)
+    assert in_parts == pytest.approx(found.total.item(), rel=1e-4)
 
 
 def test_a_teacher_that_is_sure_is_a_label(batch):
@@ -102,21 +113,28 @@ def test_a_teacher_that_is_sure_is_a_label(batch):
 # ---- the teacher
 
 
-def test_the_teacher_is_asked_about_train_and_what_has_no_label_only(root, linear, labelled):
-    teacher, opened = Artifact.open(linear).input("model"), Artifact.open(labelled)
-    found = answers(soft_labels(teacher, opened, "cpu", str(root)))
-    table = examples(opened).to_pydict()
-    train = np.array(table["split"]) == "train"
-    assert np.isnan(found[~train]).all()
-    texts = [text for text, chosen in zip(table["text"], train, strict=True) if chosen]
+def with_more() -> list[Row]:
+    """The task with 24 texts that have no label."""
+    return [*rows(), *((f"{text} too", None, None, UNLABELLED) for text, *_ in rows()[:24])]
+
+
+def test_the_teacher_is_asked_about_train_and_what_has_no_label_only(root, linear):
+    teacher, opened = Artifact.open(linear).input("model"), Artifact.open(task(root, with_more()))
+    labels = soft_labels(teacher, opened, "cpu", str(root))
+    found, table = answers(labels), examples(opened).to_pydict()
+    asked = np.isin(table["split"], ["train", UNLABELLED])
+    assert np.isnan(found[~asked]).all()
+    texts = [text for text, chosen in zip(table["text"], asked, strict=True) if chosen]
     expected = open_predictor(teacher.path("model"), "cpu")[0].predict(texts)
-    assert np.allclose(found[train], expected, atol=1e-6)
+    assert np.allclose(found[asked], expected, atol=1e-6)
+    assert labels.counts == {"texts": len(texts)}
 
 
 def test_it_goes_on_where_it_was_killed(root, linear, monkeypatch):
     monkeypatch.setattr(teaching, "CHUNK", 16)
     monkeypatch.setattr(teaching, "SAVE_SECONDS", 0.0)
-    teacher, subset = Artifact.open(linear).input("model"), Artifact.open(passages(root, "subset", 101))
+    teacher = Artifact.open(linear).input("model")
+    subset = Artifact.open(corpus_of(list(docstrings()[:101]), str(root)))  # two files, of 50 and 51 passages
     asked = []
 
     class Killed(Exception):
@@ -141,7 +159,7 @@ def test_it_goes_on_where_it_was_killed(root, linear, monkeypatch):
     with pytest.raises(Killed):
         soft_labels(teacher, subset, "cpu", str(root))
     again = soft_labels(teacher, subset, "cpu", str(root))
-    assert asked == [16] * 4 + [16] * 3 + [5]  # 48 texts were saved, the fourth part was not
+    assert asked == [16, 16, 16, 2, 2, 16, 16, 16, 3]  # 48 texts were saved, the fourth part was not
     assert np.allclose(answers(again), whole, atol=1e-6)
     assert not list(root.glob("progress/**/manifest.json"))
 
@@ -159,6 +177,31 @@ def test_it_reads_rho1_batches_of_passages_for_each_of_the_task(student, root, l
         found = pq.read_table(one.path("curve.parquet")).to_pydict()
         assert all(np.isfinite(found["ce"]))
         assert sum(found["tokens"]) == one.details["cost"]["tokens"]
+
+
+@pytest.mark.parametrize("retrieved", [True, False])
+def test_it_reads_each_text_once_an_epoch_with_the_answer_to_it(root, thin, retrieved):
+    """Passages and texts without a label, rho1 batches for each of the task. Here the answer is the text's number."""
+    whole, subset = Artifact.open(task(root, with_more())), passages(root, "subset")
+    tokens = tokens_for(thin, whole, str(root))
+    inputs = {"checkpoint": thin, "task": whole, "task_tokens": tokens}
+    told = [np.arange(108, dtype=np.float32)[:, None]]
+    if retrieved:
+        words = tokens.input("tokenizer").uri
+        inputs["subset_tokens"] = Artifact.open(tokenize(subset, words, root=str(root)))
+        told = [np.arange(1000, 1120, dtype=np.float32)[:, None], *told]
+    external = [*range(84, 108), *(range(1000, 1120) if retrieved else ())]
+    orders = []
+    for seed in (0, 1):
+        settings = {"seed": seed, "temperature": 1.0, "rho1": RHO1}
+        own = Finetune(batch=8, epochs=2, lr=1e-3)
+        work = Distillation(Recipe("model", "distill", 0, settings, inputs), own, told)
+        assert work.steps == (1 + RHO1) * 2 * 48 / 8
+        read = np.array([work.batch(step).labels[:, 0] for step in range(work.steps)], int).reshape(-1, 1 + RHO1, 8)
+        orders.append(read[:, :RHO1].ravel()[: len(external)].tolist())
+        assert Counter(orders[-1]) == dict.fromkeys(external, 1)
+        assert Counter(read[:, RHO1].ravel().tolist()) == dict.fromkeys(range(48), 2)
+    assert orders[0] != orders[1]
 
 
 def test_it_learns_what_the_teacher_says_and_not_the_labels(root, thin):
@@ -190,7 +233,8 @@ def test_the_same_student_twice_and_another_with_another_seed(root, student, lin
     assert fewer.manifest.key != student.manifest.key
 
 
-def test_pairs(root):
+def test_pairs(root, monkeypatch):
+    monkeypatch.setattr(teaching, "CHUNK", 16)
     labelled = task(root, rows(pair=True))
     start, teacher = checkpoint(root, labelled, THINNER), model(root, checkpoint(root, labelled), labelled)
     learned = taught(teacher.uri, start, labelled)

@@ -14,13 +14,14 @@ from tlm.artifacts.artifact import Artifact, remove
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.task import load_task
-from tlm.errors import InputError
+from tlm.errors import InputError, Interrupted
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score import baseline as baseline_step
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.mix import mix
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
+from tlm.retrieval.subset import protected
 from tlm.retrieval.subset.export import export, import_subset
 from tlm.retrieval.subset.protected import check_protected, doubts, unprotected
 from tlm.serving.distill import distill
@@ -208,14 +209,37 @@ def test_stage_2_on_another_split_is_warned_of(world, capsys) -> None:
     assert warning in capsys.readouterr().err
 
 
+def test_neither_the_teacher_nor_the_start_of_a_student_comes_from_another_split(world) -> None:
+    given = {"preset": "tiny", "overrides": STEPS, "root": world.root}
+    spoiled = train(world.other, tokenizer=world.tokenizer, subset=world.others, **given)
+    clean = train(world.task, tokenizer=world.tokenizer, subset=world.subset, **given)
+    pairs = (finetune(spoiled, world.task, **given), clean), (baseline(world.task, root=world.root), spoiled)
+    for teacher, start in pairs:
+        with pytest.raises(InputError, match=f"was trained on {world.others}, which was made for another split"):
+            distill(teacher, start, world.task, **given)
+
+
+def test_a_store_that_is_gone_is_no_reason_to_trust_a_subset(world, monkeypatch) -> None:
+    def gone(*_: Artifact) -> int:
+        raise Interrupted("the store is gone")
+
+    monkeypatch.setattr(protected, "unprotected", gone)
+    with pytest.raises(Interrupted):
+        list(doubts(*opened(world.others, world.task)))
+
+
 def test_a_task_that_is_gone_is_needed_only_where_another_is_given(world, tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     made = SimpleNamespace(root=root, corpus=load_corpus([str(world.folder / "corpus.jsonl")], root=root))
     made.index = build_index(made.corpus, root=root)
-    first, second = (load_task(str(world.folder / "all.jsonl"), seed=s, test_share=0.3, root=root) for s in (0, 1))
-    subset = Artifact.open(subset_for(made, first))
+    rows, files = (world.folder / "all.jsonl").read_text(), [tmp_path / f"{name}.jsonl" for name in ("one", "two")]
+    for file in files:
+        file.write_text(rows)
+    first, second = (load_task(str(file), seed=s, test_share=0.3, root=root) for s, file in enumerate(files))
+    subset, merged = opened(own := subset_for(made, first), merge_subsets([own, subset_for(made, second)], root=root))
     task, other = opened(first, second)
     remove(task.store, task.folder_name)
     check_protected(subset, task)
+    check_protected(merged, other)
     with pytest.raises(InputError, match="which is gone"):
         check_protected(subset, other)

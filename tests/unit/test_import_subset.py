@@ -131,6 +131,13 @@ def test_ranks_of_some_parquet_files_count(tmp_path):
     assert [row["best_rank"] for row in kept(taken(str(tmp_path / "x"), tmp_path)).values()] == [3, None, None, None]
 
 
+def test_a_rank_of_more_than_nine_digits_is_a_row_set_aside(tmp_path):
+    (tmp_path / "x.csv").write_text(f"text,rank\n{prose(1)},999999999\n{prose(2)},2147483647\n")
+    subset = taken(str(tmp_path / "x.csv"), tmp_path)
+    assert [row["best_rank"] for row in kept(subset).values()] == [10**9]
+    assert subset.counts["rejected"] == {"rank too large": 1}
+
+
 @given(texts=st.lists(st.text("ab c\u0301éß", max_size=30), min_size=1, max_size=30), at_once=st.integers(1, 7))
 @settings(max_examples=40, deadline=None)
 def test_portions_change_nothing_and_nothing_is_lost(tmp_path_factory, texts, at_once):

@@ -168,7 +168,10 @@ def test_vectors_find_what_exact_search_finds(elasticsearch_root):
     assert {len(hits) for hits in hybrid.values()} == {50}
 
 
-def test_an_index_with_vectors_is_restored_with_them(elasticsearch_root, elasticsearch):
+def test_an_index_with_vectors_is_restored_with_them(elasticsearch_root, elasticsearch, monkeypatch):
+    """By several processes, and as many passages are found as are asked for."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
+    monkeypatch.setattr(index_step, "SEVERAL", 2)
     corpus = corpus_of(list(docstrings()[:200]), elasticsearch_root)
     given = {"engine": "elasticsearch", "vectors": True, "root": elasticsearch_root}
     index = build_index(corpus, **given)
@@ -176,3 +179,4 @@ def test_an_index_with_vectors_is_restored_with_them(elasticsearch_root, elastic
     assert build_index(corpus, **given) == index
     engine = dense(Artifact.open(index), "", 0)
     assert all(len(docs) == 7 for docs, _ in engine.search(docstrings()[:5], 7))
+    assert all(len(docs) == 200 for docs, _ in engine.search(docstrings()[:2], 6000))

@@ -1,6 +1,9 @@
 """Elasticsearch that is busy, gone or full, or holds something else: overcome, or said in one sentence."""
 
+import gc
+import json
 import socket
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import count
 from threading import Thread
@@ -22,6 +25,7 @@ from tlm.runs.preflight import preflight
 TEXTS = list(docstrings()[:600])
 URL = "TLM_ELASTICSEARCH_URL"
 PAGE = (("content-type", "text/html"),)
+JSON = (("content-type", "application/json"), ("x-elastic-product", "Elasticsearch"))
 
 
 @pytest.fixture
@@ -50,13 +54,20 @@ def server_index(index):
     return located(Artifact.open(index))["index"]
 
 
+def of_each(name, part, request):
+    """An answer with the same part for each query or document of a request; each has two lines."""
+    return Answer(200, json.dumps({name: [part] * (request.body.count(b"\n") // 2)}).encode(), JSON)
+
+
 def test_an_index_is_closed_behind_its_alias_and_searched_by_name(root, elasticsearch):
     first = index_of(TEXTS, root, name="mine")
     second = index_of(TEXTS[:300], root, name="mine")
     assert set(elasticsearch.indices.get_alias(name="tlm-mine")) == {server_index(second)}
     stored = elasticsearch.indices.get(index=server_index(first))[server_index(first)]
     assert stored["settings"]["index"]["blocks"]["write"] == "true"
+    assert stored["settings"]["index"]["number_of_replicas"] == "0"
     assert stored["mappings"]["dynamic"] == "strict"
+    assert not [alias for alias in stored["aliases"] if not alias.startswith(elastic_build.USERS)], "nobody fills it"
     assert search(first, root)["doc"] == expected(root)["doc"]  # the alias has moved on, the handle means its index
 
 
@@ -78,6 +89,27 @@ def test_a_busy_server_is_waited_for(root, elasticsearch_url, monkeypatch):
     assert found == search(index, root)
 
 
+def test_an_answer_that_is_not_whole_is_asked_for_again(root, elasticsearch_url, monkeypatch):
+    """One of several in an answer that is a success itself."""
+    index, nothing = index_of(TEXTS, root), {"hits": {"hits": []}}
+    parts = [
+        {"status": 429, "error": {"type": "es_rejected_execution_exception"}},
+        {"status": 503, "error": {"type": "no_shard_available_action_exception"}},
+        {**nothing, "timed_out": True},
+        {**nothing, "_shards": {"failed": 1}},
+    ]
+
+    def often_partial(request):
+        if "_msearch" in request.path and parts:
+            return of_each("responses", parts.pop(), request)
+        return None
+
+    with faulty(elasticsearch_url, often_partial) as url:
+        monkeypatch.setenv(URL, url)
+        assert search(index, root)["doc"] == expected(root)["doc"]
+    assert parts == []
+
+
 @pytest.mark.parametrize("status", [200, 404, 408, 500])
 def test_a_page_of_a_proxy_is_no_answer(root, elasticsearch_url, monkeypatch, status):
     """If it were believed, a success would mark the index as finished, and a 404 would mean that it is lost."""
@@ -95,19 +127,20 @@ def test_a_page_of_a_proxy_is_no_answer(root, elasticsearch_url, monkeypatch, st
 
 
 def test_what_is_too_large_for_a_request_goes_in_several(root, elasticsearch_url, monkeypatch):
-    sent = []
+    sent, busy = set(), {"create": {"status": 429, "error": {"type": "es_rejected_execution_exception"}}}
 
     def limited(request):
-        if "_bulk" in request.path:
-            sent.append(len(request.body))
-        return 413 if "_bulk" in request.path and len(request.body) > 20_000 else None
+        if "_bulk" not in request.path or request.body in sent:
+            return None
+        sent.add(request.body)
+        return 413 if len(request.body) > 20_000 else of_each("items", busy, request)
 
     texts = [*TEXTS, "enormous " * 5000, "last"]
     with faulty(elasticsearch_url, limited) as url:
         monkeypatch.setenv(URL, url)
         index = index_of(texts, root)
     monkeypatch.setenv(URL, elasticsearch_url)
-    assert max(sent) > 20_000
+    assert max(map(len, sent)) > 20_000
     rejected = columns(index, "rejected.parquet")
     assert rejected["doc"] == [600]
     assert "http.max_content_length" in rejected["detail"][0]
@@ -366,6 +399,18 @@ def test_another_kind_of_server_is_named(root, monkeypatch, status):
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_as_it_was_before_an_answer(enabled):
+    try:
+        (gc.enable if enabled else gc.disable)()
+        for data, error in ((b"{}", nullcontext()), (b"no", pytest.raises(ValueError, match="expected"))):
+            with error:
+                elastic_client._Reader().json_loads(data)
+            assert gc.isenabled() == enabled
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("variable", ["TLM_ELASTICSEARCH_API_KEY_FILE", "TLM_ELASTICSEARCH_CA_FILE"])

@@ -104,12 +104,14 @@ def published(texts, at_once, buckets):
 
 
 @settings(max_examples=40, deadline=None)
-@given(TEXTS, st.integers(1, 9), st.sampled_from([1, 2, 64]))
-def test_the_first_of_equal_texts_stays_whatever_the_sizes(texts, at_once, buckets):
+@given(TEXTS, st.integers(1, 9), st.sampled_from([1, 2, 64]), st.integers(1, 61))
+def test_the_first_of_equal_texts_stays_whatever_the_sizes(texts, at_once, buckets, portion):
     first: dict[str, int] = {}
     for number, text in enumerate(texts):
         first.setdefault(fold(text), number)
-    rows = published(texts, at_once, buckets)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tlm.data.corpus.staging.ROWS", portion)
+        rows = published(texts, at_once, buckets)
     assert [(row["id"], row["text"]) for row in rows] == [(f"id{number}", texts[number]) for number in first.values()]
 
 

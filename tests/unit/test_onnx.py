@@ -1,6 +1,7 @@
 """`export-onnx`: what onnxruntime computes, beside the model of `transformers` that it was made from."""
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -17,15 +18,18 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from tests.toys_training import checkpoint, model, rows, task
 from tlm.artifacts.artifact import Artifact
+from tlm.data.tasks.examples import read_splits
 from tlm.errors import InputError
 from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.predict.encoder import EncoderPredictor, OnnxClassifier, tokenized
 from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving import export_onnx as exporting
-from tlm.serving.export_onnx import agreement, export_onnx
+from tlm.serving.export_onnx import agreement, encoders, export_onnx
+from tlm.shallow.folder import FAMILY
 from tlm.training.input.tokenizer import train_vocabulary
 
 ROOT = Path(__file__).parents[2]
@@ -136,6 +140,18 @@ def test_logits_are_those_of_the_model(both) -> None:
     assert (exact.labels, exact.max_length, exact.marks) == (wanted.labels, wanted.max_length, wanted.marks)
 
 
+def test_both_files_are_compared_on_dev(both) -> None:
+    """The numbers that are told are those of its texts, and of both texts of pairs."""
+    one, made = both
+    dev = read_splits(one.input("task"), "dev")["dev"]
+    files = [OnnxClassifier(made.path("model"), file) for file in ("model.onnx", "model_quantized.onnx")]
+    wanted, exact, small = (
+        each.logits(dev.texts, dev.pairs) for each in (Classifier(one.path("model"), "cpu"), *files)
+    )
+    assert made.counts["largest difference"] == pytest.approx(np.abs(wanted - exact).max(), rel=1e-6)
+    assert made.details["agreement"] == pytest.approx([agreement(exact, small, files[0].labels is None)])
+
+
 def test_what_the_model_reads_is_the_same(both) -> None:
     one, made = both
     wanted, found = Classifier(one.path("model"), "cpu"), OnnxClassifier(made.path("model"))
@@ -203,6 +219,7 @@ def test_the_same_model_gives_the_same_files_that_name_no_folder(plain, tmp_path
         assert not [
             word for word in (b"site-packages", b".py", str(Path.home()).encode(), str(ROOT).encode()) if word in data
         ]
+    assert logging.root.manager.disable == logging.NOTSET
 
 
 def test_it_is_smaller_and_a_whole_onnx_model(plain) -> None:
@@ -211,7 +228,11 @@ def test_it_is_smaller_and_a_whole_onnx_model(plain) -> None:
         onnx.checker.check_model(folder / name, full_check=True)
     assert (folder / "model_quantized.onnx").stat().st_size < (folder / "model.onnx").stat().st_size
     assert not list(folder.glob("*.safetensors"))
-    assert "transformers` loads the model that they were made from" in (folder / "README.md").read_text()
+    before, after = ((one / "README.md").read_text() for one in (plain[1].path("model"), folder))
+    assert after.startswith(before)
+    assert "transformers` loads the model that they were made from" in after.removeprefix(before)
+    name = "tokenizer_config.json"
+    assert (folder / name).read_bytes() == (plain[1].path("model") / name).read_bytes()
 
 
 @pytest.mark.parametrize(("least", "file"), [(0.98, "model_quantized.onnx"), (1.01, "model.onnx")])
@@ -245,6 +266,23 @@ def test_agreement_is_equal_classes_or_explained_variance() -> None:
     assert agreement(values, values, numbers=True) == 1
     assert agreement(values, values + 1, numbers=True) == pytest.approx(1 - 3 / 2)
     assert [agreement(0 * values, factor * values, numbers=True) for factor in (0, 1)] == [1, 0]  # no variance
+
+
+def test_sets_of_labels_agree_if_all_labels_do_by_their_thresholds() -> None:
+    exact, small = np.array([[2, -2], [1, 1]], np.float32), np.array([[2, 2], [1, 1]], np.float32)
+    assert agreement(exact, small, False, [0.5, 0.5]) == 0.5
+    assert agreement(exact, small, False, [0.5, 0.9]) == 1  # sigmoid(2) is 0.88
+
+
+def test_every_encoder_of_a_mixture_is_found(tmp_path) -> None:
+    """Those of several seeds, and those of a mixture in it."""
+    families = {"": MIXTURE, "a": "", "b": "", "c": MIXTURE, "c/a": "linear", "c/b": "", "d": "static"}
+    parts = {"": [["a", "b"], ["c"], ["d"]], "c": [["a"], ["b"]]}
+    for name, family in families.items():
+        (tmp_path / name).mkdir(exist_ok=True)
+        config = ({FAMILY: family} if family else {}) | ({"parts": parts[name]} if name in parts else {})
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    assert encoders(tmp_path) == [tmp_path / name for name in ("a", "b", "c/b")]
 
 
 @pytest.mark.parametrize("nested", [False, True])

@@ -14,13 +14,15 @@ from sklearn import metrics
 
 from tests.toys_training import SMALL, STEPS, checkpoint, model, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.produce import Recipe
 from tlm.data.tasks.metrics import dev_score, score
 from tlm.errors import InputError
 from tlm.settings.options import Compute
 from tlm.settings.presets import resolve
+from tlm.settings.sections import Finetune
 from tlm.shallow.temperature import fitted_temperature
 from tlm.training import classification
-from tlm.training.classification import class_logits, masked_lm_loss
+from tlm.training.classification import Classification, begin, class_logits, masked_lm_loss
 from tlm.training.device import autocast, memory_advice, resolve_device, resolve_precision
 from tlm.training.input import batches
 from tlm.training.input.texts import Examples
@@ -167,6 +169,28 @@ def test_the_rate_of_stage_2_rises_for_its_share_of_the_steps(root, examples, st
     assert rates.index(max(rates)) == round(0.25 * len(rates)) > 0
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_dev_is_scored_without_dropout_and_the_model_keeps_its_mode(examples, end, training):
+    read = Examples.open(Artifact.open(examples), end.input("task_tokens"), 48)
+    net, plain = (
+        build.build(build.with_dropout(json.loads((end.path("model") / "config.json").read_text()), at), 0)
+        for at in (0.5, 0)
+    )
+    net.train(training)
+    found, expected = (class_logits(one, read.texts, read.rows("dev"), torch.device("cpu")) for one in (net, plain))
+    assert np.array_equal(found, expected)
+    assert net.training == net.body.training == training
+
+
+def test_a_small_part_of_an_epoch_is_one_step(examples, start):
+    inputs = {"checkpoint": start, "task": Artifact.open(examples), "task_tokens": start.input("task_tokens")}
+    recipe = Recipe("model", "finetune", 0, {"arm": "", "seed": 0}, inputs)
+    steps = [
+        Classification(*begin(recipe, Finetune(batch=8, lr=1e-3, epochs=epochs))).steps for epochs in (0.01, 0.5, 2)
+    ]
+    assert steps == [1, 3, 12]
+
+
 def test_dropout_of_stage_2_is_its_own(root, examples, start):
     one, other = (model(root, start, examples, "finetune.epochs=1", f"finetune.dropout={at}") for at in (0, 0.3))
     assert curve(one)["ce"] != curve(other)["ce"]
@@ -220,7 +244,7 @@ def test_the_model_card_says_what_the_model_is(end):
     for fact in ("library_name: transformers", *task, "by BM25"):
         assert fact in card
     assert f"macro_f1 on dev: {end.details['best_dev']:.4f}, after step {end.details['best_step']}" in card
-    assert "{" not in card
+    assert "{" not in card, "nothing is left to fill in, and the example is one text"
 
 
 def test_a_number_can_be_learned(root):
@@ -234,7 +258,9 @@ def test_a_number_can_be_learned(root):
 
 def test_pairs_can_be_learned(root):
     pairs = task(root, rows(pair=True))
-    assert model(root, checkpoint(root, pairs, alone=True), pairs, "finetune.epochs=6").details["best_dev"] > 0.6
+    end = model(root, checkpoint(root, pairs, alone=True), pairs, "finetune.epochs=6")
+    assert end.details["best_dev"] > 0.6
+    assert '"text_pair": "…"' in (end.path("model") / "README.md").read_text(encoding="utf-8")
 
 
 def test_dev_scores_are_of_the_largest_logit_or_of_the_first_column():

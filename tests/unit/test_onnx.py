@@ -114,6 +114,14 @@ def test_a_long_text_is_cut_only_behind_what_the_model_reads(kind: str, data: st
     assert model.read([text]) == model.tokenize([text], None)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_one_value_that_is_not_finite_is_an_error(value: float, monkeypatch) -> None:
+    model = Bare("wordpiece")
+    monkeypatch.setattr(model, "compute", lambda inputs: np.array([[0, value]] * len(inputs["input_ids"])))
+    with pytest.raises(InputError, match="the model's values are not finite: its training diverged"):
+        model.predict(["tide"])
+
+
 CUTS = {"wordpiece": True, "bpe": True, "unigram": True, "not in words": False}
 
 

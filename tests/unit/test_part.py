@@ -88,6 +88,16 @@ def test_the_optimizer_knows_only_what_is_trained(part):
     assert any("down" in name for name in free) == (part == "lora")
 
 
+def test_the_seed_draws_what_lora_begins_with():
+    begun = []
+    for seed in (0, 0, 1):
+        encoder = made("bert")
+        train_only(encoder.body, "lora", seed)
+        begun.append(torch.cat([one.flatten() for name, one in encoder.body.named_parameters() if "down" in name]))
+    assert torch.equal(begun[0], begun[1])
+    assert not torch.equal(begun[0], begun[2])
+
+
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "distilbert", "albert", "deberta-v2"])
 def test_merging_changes_no_answer(architecture):
     encoder = made(architecture) if architecture in OWN else foreign(architecture)

@@ -138,6 +138,13 @@ def test_the_nodes_with_data_are_counted(elasticsearch):
     assert data_nodes(elasticsearch) == 1
 
 
+def test_documents_are_counted_beyond_the_ten_thousand_that_the_server_counts_by_itself(elasticsearch_root):
+    corpus = corpus_of([f"w{number}" for number in range(10_001)], elasticsearch_root)
+    index = build_index(corpus, engine="elasticsearch", root=elasticsearch_root)
+    hits = retrieve(index, task_of(["w10000"], elasticsearch_root), query="full", root=elasticsearch_root)
+    assert columns(hits, "hits.parquet")["doc"] == [10_000]
+
+
 def test_hits_are_the_same_artifact_by_whatever_name_the_index_has(elasticsearch_root):
     corpus, task = corpus_of(["a b", "b c", "c d"], elasticsearch_root), task_of(["a c"], elasticsearch_root)
     indices = [

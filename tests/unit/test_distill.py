@@ -233,6 +233,14 @@ def test_the_same_student_twice_and_another_with_another_seed(root, student, lin
     assert fewer.manifest.key != student.manifest.key
 
 
+def test_a_student_of_so_many_steps_is_not_named_by_epochs(linear, thin, labelled):
+    steps = "finetune.steps=4"
+    one, other = (taught(linear, thin, labelled, steps, f"finetune.epochs={epochs}") for epochs in (1, 2))
+    assert one.uri == other.uri
+    assert one.run()["preset"] == "tiny"
+    assert steps in one.run()["overrides"]
+
+
 def test_pairs(root, monkeypatch):
     monkeypatch.setattr(teaching, "CHUNK", 16)
     labelled = task(root, rows(pair=True))

@@ -302,3 +302,9 @@ def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path, monkeypa
         before = made
     same(one, load(folder, root, size=2 << 20))
     assert not left(root)
+
+
+@pytest.mark.parametrize("pods", [0, -1])
+def test_a_corpus_is_loaded_by_at_least_one_pod(pods):
+    with pytest.raises(InputError, match=f"pods is {pods}; expected 1 or more"):
+        plan_corpus(["corpus.jsonl"], pods=pods)

@@ -41,7 +41,8 @@ def split(text: str, words: int, overlap: int = 0) -> list[str]:
     last = max(0, len(pieces) - words - tail + 1)  # from here on, the remainder is too short for another passage
     starts = range(0, last + stride, stride)
     ends = [*(start + words for start in starts[:-1]), len(pieces)]
-    return [_join(pieces[start:end]) for start, end in zip(starts, ends, strict=True)]
+    joined = (" ".join(pieces[start:end]) for start, end in zip(starts, ends, strict=True))
+    return [one.replace(_SEAM, "").removeprefix(_SEAM[1:]) for one in joined]
 
 
 def count(text: str) -> int:
@@ -66,10 +67,6 @@ def _pieces(text: str) -> list[str]:
     if max(map(len, pieces)) > LONGEST_WORD:
         pieces = _LONG.sub(rf"\g<0>{_SEAM}", text).split(" ")
     return pieces
-
-
-def _join(pieces: list[str]) -> str:
-    return " ".join(pieces).replace(_SEAM, "").removeprefix(_SEAM[1:])
 
 
 GROUP_ROWS = 10_000

@@ -169,9 +169,7 @@ class Interval(NamedTuple):
     @property
     def sign(self) -> int:
         """1 or -1 where the interval lies above or below 0, else 0."""
-        if self.low is None or self.high is None:
-            return 0
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+        return 0 if self.low is None or self.high is None else int(self.low > 0) - int(self.high < 0)
 
 
 class Difference(TypedDict):

@@ -1,26 +1,46 @@
 """The embedded engine against BM25 written out in plain Python."""
 
 import math
+import re
 from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.searchable import docstrings
+from pipelines.form import Index
+from tests.searchable import corpus_of, docstrings
+from tlm.cli.command import descriptions
 from tlm.retrieval.search import embedded
 from tlm.retrieval.search import embedded as bm25
 from tlm.retrieval.search import embedded as embedded_build
 from tlm.retrieval.search.analyzer import terms_of_text
 from tlm.retrieval.search.embedded import Embedded, build
+from tlm.retrieval.search.index import EngineName, build_index
+from tlm.runs.preflight import preflight
 
 WORDS = st.sampled_from(["a", "b", "c", "d", "e", "rare", "odd", "x.y", "é", ""])
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=40)
 QUERY = st.lists(WORDS | st.just("unknown"), max_size=8).map(" ".join)
+
+
+def test_every_engine_is_everywhere(tmp_path):
+    """What is no engine yet must not be sent to Elasticsearch."""
+    places = {
+        "build_index, index.py": build_index,
+        "preflight, preflight.py": preflight,
+        "Index, pipelines/form.py": Index,
+    }
+    words = {place: {*re.findall(r"\w+", descriptions(documented)["engine"])} for place, documented in places.items()}
+    forgotten = {place: sorted({*get_args(EngineName)} - found) for place, found in words.items()}
+    assert not any(forgotten.values()), f"add these engines to the help of engine in these places: {forgotten}"
+    with pytest.raises(AssertionError, match="'scan'"):
+        build_index(corpus_of(["a text"], str(tmp_path)), engine="scan", root=str(tmp_path))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 from tlm.artifacts.artifact import home
 from tlm.artifacts.stores import open_store
@@ -13,19 +13,17 @@ from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.evaluation.report.since import earlier
 from tlm.progress import say
-from tlm.retrieval.search.index import check_index_name
+from tlm.retrieval.search.index import EngineName, check_index_name
 from tlm.runs.pods import DATA_LIMITS, KFP_POD, Api, check_pods, check_quota
 from tlm.runs.registry import Registry, check_model_name
 from tlm.settings.options import Pods
-
-Engine: TypeAlias = Literal["embedded", "elasticsearch"]
 
 GIB = 1024**3
 PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_metadata", "manage")
 
 
 def preflight(
-    *, engine: Engine = "embedded", free_gib: float = 1.0, registry: str = "", root: str | None = None
+    *, engine: EngineName = "embedded", free_gib: float = 1.0, registry: str = "", root: str | None = None
 ) -> None:
     """Check the store, the disk, perhaps Elasticsearch and a model registry; print what was found.
 
@@ -47,7 +45,7 @@ def preflight(
 
 def check_run(
     pods: Pods,
-    engine: Engine = "embedded",
+    engine: EngineName = "embedded",
     registry: str = "",
     root: str | None = None,
     against: str = "",
@@ -81,8 +79,8 @@ def check_run(
 
 def check_names(engine: str, index: str, model: str) -> None:
     """Raise InputError for an unknown engine, or for a name that no index or no registered model can have."""
-    if engine not in get_args(Engine):
-        raise InputError(f"engine '{engine}' is unknown; expected embedded or elasticsearch")
+    if engine not in (known := get_args(EngineName)):
+        raise InputError(f"engine '{engine}' is unknown; expected {' or '.join(known)}")
     check_index_name(index)
     check_model_name(model)
 

@@ -5,7 +5,7 @@ import sys
 from contextlib import closing
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, assert_never
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +20,8 @@ from tlm.progress import Meter, say
 from tlm.retrieval.search.query import Engine
 from tlm.settings.options import Range
 
+EngineName: TypeAlias = Literal["embedded", "elasticsearch"]
+
 VERSION, WITH_VECTORS = 3, 4
 ANALYZER = "standard"
 REJECTED = pa.schema([("doc", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
@@ -32,7 +34,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 def build_index(
     corpus: str,
     *,
-    engine: Literal["embedded", "elasticsearch"] = "embedded",
+    engine: EngineName = "embedded",
     name: str = "",
     k1: float = 1.2,
     b: float = 0.75,
@@ -71,6 +73,8 @@ def build_index(
     if engine == "embedded":
         recipe = Recipe("index", "index", VERSION, settings, {"corpus": source})
         return produce(recipe, root, _embed, source, details)
+    if engine != "elasticsearch":
+        assert_never(engine)
     settings |= {"name": name or "corpus"} | ({"vectors": True} if vectors else {})
     recipe = Recipe("index", "index", WITH_VECTORS if vectors else VERSION, settings, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)

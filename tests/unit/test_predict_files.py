@@ -3,11 +3,13 @@
 import csv
 import json
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines.compiled import of_this_code
 from tests.tiny import refused
 from tests.toys import Row, make_task, words
 from tlm.artifacts.artifact import Artifact
@@ -22,6 +24,7 @@ from tlm.evaluation.predict.rows import InputRow, table_rows
 from tlm.evaluation.score.baseline import baseline
 
 LABELS = ["even", "odd"]
+OTHER_OPTIONS: list[dict[str, Any]] = [{"keep": ["id"]}, {"at_least": 0.5}, {"likeliest": 1}, {"text_field": "id"}]
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +129,21 @@ def test_a_bad_file_stops_no_other_and_is_named_at_the_end(model: str, texts: Pa
     assert {*made(tmp_path / "labels")} == {"day-2/a.jsonl.jsonl", "b.csv.jsonl"}
 
 
+def test_every_option_of_predict_is_everywhere() -> None:
+    asked = {*signature(predict_command).parameters} - {"source_format", "to_format", "device"}
+    known = {"model", "source", "to", "pair_field"}.union(*OTHER_OPTIONS)
+    forgotten = asked - {name.removeprefix("predict_") for name in of_this_code("predict")}
+    assert not forgotten, f"give the pipeline predict, in pipelines/tlm.py, these options: {forgotten}"
+    told = "add these to `options` in tlm/evaluation/predict/files.py, and to OTHER_OPTIONS here with another value"
+    assert not asked - known, f"{told}: {asked - known}"
+
+
 def test_answers_of_another_model_or_with_other_options_are_not_mixed(model: str, texts: Path, tmp_path: Path) -> None:
     assert "no field 'txt'" in refused(
         predict_command, model, source=f"{texts}/day-1", to=f"{tmp_path}/labels/", text_field="txt"
     )  # so there are no answers yet
     predict_command(model, source=f"{texts}/day-1/*", to=f"{tmp_path}/labels/")
-    options: list[dict[str, Any]] = [{"keep": ["id"]}, {"at_least": 0.5}, {"likeliest": 1}, {"text_field": "id"}]
-    for other in (*options, {"source": f"{texts}/day-2"}):
+    for other in (*OTHER_OPTIONS, {"source": f"{texts}/day-2"}):
         assert "has answers of another model or source, or with other options" in refused(
             predict_command, model, **{"source": f"{texts}/day-1", "to": f"{tmp_path}/labels/", **other}
         )

@@ -28,9 +28,12 @@ from tlm.cli.upkeep import download
 from tlm.data.tasks.metrics import Split, score
 from tlm.errors import InputError
 from tlm.evaluation.predict.predict import predict
+from tlm.evaluation.report.page import READING
 from tlm.evaluation.score import baseline as steps
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.evaluation.score.mix import ENCODER, ReportRow
+from tlm.evaluation.score.mix import KINDS as ROWS
 from tlm.shallow import linear, tfidf
 from tlm.shallow.features import Terms
 from tlm.shallow.linear import FOLDS, Given, Linear, Search, views_of
@@ -41,6 +44,20 @@ SPLITS = ["train"] * 60 + ["dev"] * 15 + ["test"] * 15
 LABELS = ["cause", "part", "wärme"]
 KINDS = ("plain", "pairs", "marked", "numbers")
 STEPS = {"baseline": baseline, "static": static}
+
+
+def test_every_shallow_model_is_everywhere() -> None:
+    """What the names of arms do not tell is taken for a neural network."""
+    kinds = {step: ReportRow.of(f"{step}-bm25" if step == steps.STATIC else step, step).kind for step in steps.VERSIONS}
+    own = {kind for step, kind in kinds.items() if step != steps.EMBEDDINGS} - {ENCODER}
+    places = {  # the names that each lacks
+        "_part, tlm/evaluation/score/mix.py": {step for step, kind in kinds.items() if kind == ENCODER},
+        "KINDS, tlm/evaluation/score/mix.py": {*kinds.values()} - {*ROWS},
+        "READING, tlm/evaluation/report/page.py": {kind for kind in own if kind not in " ".join(READING)},
+        "STEPS, tests/unit/test_shallow.py": steps.VERSIONS.keys() - STEPS.keys() - {steps.EMBEDDINGS},
+    }
+    forgotten = {place: sorted(names) for place, names in places.items() if names}
+    assert not forgotten, f"add these names to these places: {forgotten}"
 
 
 def rows_of(kind: str) -> list[Row]:

@@ -22,7 +22,7 @@ from tlm.data.tasks.metrics import MULTI_LABEL
 from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.encoder import ONNX
 from tlm.evaluation.predict.models import located, of_pairs
-from tlm.evaluation.predict.predict import check_at_least
+from tlm.evaluation.predict.predict import check_asked
 from tlm.evaluation.predict.predictor import open_predictor
 from tlm.progress import hidden, say
 from tlm.serving.export_onnx import trained_model
@@ -82,7 +82,7 @@ def serve(
     for option, given in (("name", name), ("model_version", version)):
         if not given or not all(letter.isalnum() or letter in "-_." for letter in given):
             raise InputError(f"{option} is '{given}'; expected letters, digits, '-', '_' and '.'")
-    check_at_least(at_least, folder)
+    check_asked(folder, at_least)
     predictor, place = open_predictor(folder, device)
     served = Served(predictor, name, version, at_least, limits, of_pairs(folder, artifact))
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -186,7 +186,7 @@ def manifest(
     filled = text.substitute(quoted, name=name, length=length, store_port=store_port or default_port())
     service, policy, predictors = yaml.safe_load_all(filled)
     if at_least:
-        check_at_least(at_least, trained.path(f"model/{CONFIG}").parent)
+        check_asked(trained.path(f"model/{CONFIG}").parent, at_least)
         predictors["tlm"]["containers"][0]["args"] += ["--at-least", str(at_least)]
     account = {"serviceAccountName": service_account} if service_account else {}
     service["spec"]["predictor"] |= account | predictors[runtime]

@@ -13,12 +13,11 @@ from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store, canonical_json
 from tlm.errors import InputError
 from tlm.evaluation.predict.models import check_pairs, located, of_pairs
-from tlm.evaluation.predict.predict import answers, check_at_least
+from tlm.evaluation.predict.predict import answers, check_asked
 from tlm.evaluation.predict.predictor import Predictor, open_predictor
 from tlm.evaluation.predict.rows import SUFFIXES, InputRow, ReadFormat, opened, read_rows, table_rows
 from tlm.evaluation.predict.written import WriteFormat, columns, stored, write_rows, written
 from tlm.progress import say, track
-from tlm.settings.options import NOT_NEGATIVE
 from tlm.shallow.folder import known_of
 
 if TYPE_CHECKING:
@@ -80,8 +79,7 @@ def predict_command(
     if to_format == "auto":
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
     folder, artifact = located(model)
-    check_at_least(at_least, folder)
-    NOT_NEGATIVE.check("likeliest", likeliest)
+    check_asked(folder, at_least, likeliest)
     fields, keep = [text_field, *([pair_field] if pair_field else [])], [*dict.fromkeys(keep)]
 
     def loaded() -> Asked:
@@ -92,10 +90,8 @@ def predict_command(
 
     if many:
         made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
-        options = {"model": made_with, "fields": fields, "keep": keep}
-        options["at_least"] = float(at_least)  # Kubeflow gives 0 for 0.0
-        if likeliest:
-            options["likeliest"] = likeliest
+        options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}  # Kubeflow gives 0
+        options |= {"likeliest": likeliest} if likeliest else {}
         with _raw_files(source, together=False) as raw:  # before the model, which may take a minute
             return fill(open_store(to), raw, source, options, to_format, loaded)
     with ExitStack() as files:

@@ -39,8 +39,7 @@ def predict(
         unsure, true or false.
     """
     folder, artifact = located(model)
-    check_at_least(at_least, folder)
-    NOT_NEGATIVE.check("likeliest", likeliest)
+    check_asked(folder, at_least, likeliest)
     learned = of_pairs(folder, artifact)
 
     def rows() -> Iterator[InputRow]:
@@ -51,8 +50,9 @@ def predict(
     yield from answers(open_predictor(folder, device)[0], rows(), at_least, likeliest)
 
 
-def check_at_least(at_least: float, folder: Path) -> None:
-    """Raise InputError unless the answers of this model can be unsure below this probability."""
+def check_asked(folder: Path, at_least: float, likeliest: int = 0) -> None:
+    """Raise InputError unless the model in this folder can be asked for such answers."""
+    NOT_NEGATIVE.check("likeliest", likeliest)
     PROBABILITY.check("at_least", at_least)
     labels, several = labels_of(folder) if at_least else ([], False)
     if labels is None or several:

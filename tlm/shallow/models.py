@@ -28,16 +28,17 @@ class ShallowPredictor:
     """Predictions of a shallow model, the same on every number of cores.
 
     Attributes:
+        family: That of the model, a key of `FAMILIES`.
         labels: The classes in the order of the probabilities; None for numbers.
         thresholds: Of each label, where a text may have several; else None.
     """
 
     def __init__(self, folder: Path) -> None:
         """Read the model."""
-        family = config_of(folder)[FAMILY]
-        if family not in FAMILIES:
-            raise InputError(f"{folder} holds a model of the family '{family}'; expected {', '.join(FAMILIES)}")
-        self.model = FAMILIES[family].read(folder)
+        self.family: str = config_of(folder)[FAMILY]
+        if self.family not in FAMILIES:
+            raise InputError(f"{folder} holds a model of the family '{self.family}'; expected {', '.join(FAMILIES)}")
+        self.model = FAMILIES[self.family].read(folder)
         self.labels, self.thresholds = self.model.labels, self.model.linear.thresholds
         self._libraries = ThreadpoolController()  # found once: looking for them takes longer than to predict a text
 

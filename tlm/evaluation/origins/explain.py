@@ -29,8 +29,7 @@ from tlm.progress import track
 from tlm.shallow import published, tfidf
 from tlm.shallow.features import LETTERS, joined, parts, words_of
 from tlm.shallow.linear import Linear
-from tlm.shallow.models import FAMILIES, ShallowPredictor
-from tlm.shallow.published import EmbeddingsModel
+from tlm.shallow.models import ShallowPredictor
 from tlm.shallow.static import EDGES, StaticModel, Vectors
 from tlm.shallow.tfidf import Tfidf
 
@@ -288,13 +287,12 @@ def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer
 
 def _kind(predictor: Predictor) -> str:
     if isinstance(predictor, ShallowPredictor):
-        family = next(name for name, kind in FAMILIES.items() if isinstance(predictor.model, kind))
-        return AS_REPORTS_SAY.get(family, family)
+        return AS_REPORTS_SAY.get(predictor.family, predictor.family)
     return "encoder"
 
 
 def _why(predictor: Predictor, text: str, pair: str | None, place: int) -> Explained:
-    if isinstance(predictor, ShallowPredictor) and not isinstance(predictor.model, EmbeddingsModel):
+    if isinstance(predictor, ShallowPredictor) and not isinstance(predictor.model, published.EmbeddingsModel):
         return exact(predictor.model, text, pair, place)
     hint = left_out if isinstance(predictor, ShallowPredictor | OnnxClassifier) else gradient
     return hint(predictor, text, pair, place)

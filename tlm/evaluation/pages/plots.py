@@ -94,8 +94,7 @@ def scatter(gold: Sequence[float], predicted: Sequence[float], role: str) -> str
     figure, [axes] = panels(4.2, 3.6)
     axes.axline((float(gold[0]), float(gold[0])), slope=1, color=MUTED, linewidth=1.2)
     axes.plot(gold, predicted, "o", color=COLOURS[role][0], markersize=3.5, alpha=0.5, markeredgewidth=0)
-    axes.set_xlabel("gold")
-    axes.set_ylabel("predicted")
+    axes.set(xlabel="gold", ylabel="predicted")
     return svg(figure)
 
 

@@ -83,9 +83,8 @@ def _embedded(task: Artifact, place: str, spans: Sequence[str], seed: int, root:
     from tlm.shallow.published import SAFE, digests, fit
 
     with model_folder(place, files=[f"*{ending}" for ending in SAFE]) as folder:
-        settings: dict[str, Any] = {"arm": f"{EMBEDDINGS}-{published_name(place)}", "seed": seed}
-        settings["files"] = digests(folder, "--features")
-        recipe = _recipe(EMBEDDINGS, settings, spans, {"task": task})
+        arm, files = f"{EMBEDDINGS}-{published_name(place)}", digests(folder, "--features")
+        recipe = _recipe(EMBEDDINGS, {"arm": arm, "seed": seed, "files": files}, spans, {"task": task})
         return _scored(recipe, root, lambda: fit(folder, given(recipe.inputs["task"], spans)))
 
 

@@ -71,7 +71,9 @@ def has_bf16(device: torch.device) -> bool:
 
 def resolve_precision(device: torch.device, precision: str) -> str:
     """The number format that `precision` means; ``auto`` is bf16 if the device has it, else fp32."""
-    return precision if precision != "auto" else "bf16" if has_bf16(device) else "fp32"
+    if precision != "auto":
+        return precision
+    return "bf16" if has_bf16(device) else "fp32"
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

@@ -196,8 +196,9 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[s
 
 READING = (
     "An arm is one way to train, named after its text: bm25 was retrieved, random drawn, task-only is the task’s own. "
-    "linear is a linear model of the task’s words, static means word vectors of the arm’s text, + a mixture. Models "
-    "are chosen on dev, where a mixture with the linear model stands for its part alone; test shows how they do on new "
+    "linear is a linear model of the task’s words, static means word vectors of the arm’s text, embeddings the "
+    "vectors that a published model gives a text, published such a model after fine-tuning, + a mixture. Models are "
+    "chosen on dev, where a mixture with the linear model stands for its part alone; test shows how they do on new "
     "texts. Scores go up to 100, and a difference of 1 is a point. F1 of a class is high if few of its texts are "
     "missed and few others are taken for it; macro-F1 is its mean over the classes that occur in test or answers.",
     "Another test set, another seed or other retrieved text would give another score. The 95 % interval shows by how "

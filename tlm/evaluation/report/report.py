@@ -33,7 +33,7 @@ from tlm.settings.options import Prices
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 32
+VERSION = 33
 
 
 def report(

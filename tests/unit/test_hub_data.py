@@ -129,6 +129,8 @@ def test_a_corpus_of_the_paper_is_put_together_from_the_hub(hub_folder, tmp_path
     roberta = Artifact.open(load_corpus(["paper:roberta"], root=str(tmp_path)))
     assert roberta.counts["documents"] == 20 + 3 * 5 + 20  # news: the English half
     assert "unverified: number of articles" in capsys.readouterr().err
+    load_corpus(["hf://lucadiliello/bookcorpusopen"], root=str(tmp_path))  # alone, it is not loaded in parts
+    assert "hf://lucadiliello/bookcorpusopen has 10 documents, expected 17,868" in capsys.readouterr().err
 
 
 def test_a_corpus_that_does_not_exist_is_refused(hub_folder, tmp_path):

@@ -22,6 +22,7 @@ from tlm.settings.presets import resolve
 from tlm.settings.sections import Finetune
 from tlm.shallow.temperature import fitted_temperature
 from tlm.training import classification
+from tlm.training.checkpoint import State
 from tlm.training.classification import Classification, begin, class_logits, masked_lm_loss
 from tlm.training.device import autocast, memory_advice, resolve_device, resolve_precision
 from tlm.training.input import batches
@@ -189,6 +190,17 @@ def test_a_small_part_of_an_epoch_is_one_step(examples, start):
         Classification(*begin(recipe, Finetune(batch=8, lr=1e-3, epochs=epochs))).steps for epochs in (0.01, 0.5, 2)
     ]
     assert steps == [1, 3, 12]
+
+
+def test_a_dev_score_that_is_not_a_number_ends_the_training(examples, start):
+    inputs = {"checkpoint": start, "task": Artifact.open(examples), "task_tokens": start.input("task_tokens")}
+    recipe = Recipe("model", "finetune", 0, {"arm": "", "seed": 0}, inputs)
+    work = Classification(*begin(recipe, Finetune(batch=8, lr=1e-3, epochs=1)))
+    work.model.body.classifier.bias.data[0] = math.inf  # of one class only
+    state = State.fresh(work.model.body, work.settings, work.steps)
+    state.step = work.steps
+    with pytest.raises(InputError, match=f"diverged before step {work.steps}; lower finetune.lr"):
+        work.after(state)
 
 
 def test_dropout_of_stage_2_is_its_own(root, examples, start):

@@ -217,6 +217,7 @@ def test_arms_of_the_pipelines_have_the_model_s_name(tmp_path):
         card = (end.path("model") / "README.md").read_text()
         said.append((end.details["arm"], *re.findall(r"^- passages: (.*)$", card, re.MULTILINE)))
         assert "What its pre-training cost is not counted here." in card
+        assert ("with more text (stage 1)" in card) == (checkpoint is not start)
     dsir = "drawn from the corpus so that their words are distributed as the training texts' (DSIR)"
     assert said == [
         ("published-bert", "none beside those of the published model"),

@@ -31,7 +31,7 @@ from tlm.evaluation.pages.blocks import (
     roles,
 )
 from tlm.evaluation.pages.plain import markdown, terminal
-from tlm.evaluation.pages.render import STYLES, html
+from tlm.evaluation.pages.render import STYLES, html, write_pages
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled, visible
 
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(), st.text("\\|`<>&\"'*_[]#-+=.1 \nab", max_size=20))
@@ -179,6 +179,11 @@ def test_each_row_of_a_plot_has_a_colour_until_there_are_no_more() -> None:
 def test_a_role_that_is_no_colour_is_an_error() -> None:
     with pytest.raises(ValueError, match="red; color: blue is no role"):
         html("t", [Text(Span("x", "name", "red; color: blue"))])
+
+
+def test_a_number_that_json_does_not_have_is_an_error(tmp_path) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_pages(tmp_path, "report", "t", [], {"score": float("nan")})
 
 
 def test_markdown_leaves_figures_out_and_opens_details() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
+from tests.tiny import refused
 from tests.toys import Row, make_task, random_model, words
 from tests.unit.test_shallow import KINDS, fitted, rows_of, subset_of, task_of
 from tlm.artifacts.artifact import Artifact
@@ -245,6 +246,7 @@ def test_an_encoder_shows_training_texts_and_a_folder_shows_none(tmp_path: Path)
     alone = explained(folder, texts[3], None, "", 2, "cpu")
     assert alone["parts"] == found["parts"]
     assert (alone["nearest"], alone["passages"], len(alone["notes"])) == ([], [], 1)
+    assert refused(explain, folder, texts[3], device="tpu").startswith("device 'tpu' is unknown")
 
 
 def test_the_command_prints_for_people_and_for_programs(made: dict[str, str]) -> None:
@@ -254,7 +256,10 @@ def test_the_command_prints_for_people_and_for_programs(made: dict[str, str]) ->
     for part in facts["parts"]:
         total = part["bias"] + sum(part["features"].values())
         assert f"{total:+.4g}" in answer
-        assert part["method"] in " ".join(answer.split())
+        words, rest = " ".join(answer.split()), sum([*part["features"].values()][2:])
+        assert part["method"] in words
+        assert f"all others │ {rest:+.4g} │" in words
+    assert (len(facts["nearest"]), len(facts["passages"])) == (2, 2)
 
 
 @pytest.mark.parametrize(

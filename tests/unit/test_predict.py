@@ -396,6 +396,16 @@ def test_a_folder_of_others_may_leave_out_the_names_of_two_classes(made: Made, t
     assert list(found["probabilities"]) == ["LABEL_0", "LABEL_1"]
 
 
+def test_a_folder_of_others_may_cut_long_texts_at_their_beginning(made: Made, tmp_path: Path) -> None:
+    config = Path(download(made[1], str(tmp_path / "folder"))) / "tokenizer_config.json"
+    end = " ".join(words(40, 2))
+    texts = [f"{'alpha ' * 1000}{end}", end, f"{end}{' alpha' * 1000}"]
+    for side, equal in (("left", (0, 1)), ("right", (1, 2))):
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"truncation_side": side}))
+        found = [row["probabilities"] for row in predict(str(config.parent), texts, device="cpu")]
+        assert [one == pytest.approx(found[1]) for one in found] == [place in equal for place in range(3)]
+
+
 @pytest.mark.parametrize("kind", ["mpnet", "data2vec-text", "esm", "ibert", "roberta-prelayernorm", "xmod"])
 def test_a_text_is_cut_at_the_last_position_of_models_whose_positions_start_late(tmp_path: Path, kind: str) -> None:
     shape = {"vocab_size": 9, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "pad_token_id": 1}

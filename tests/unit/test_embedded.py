@@ -154,6 +154,12 @@ def test_portions_hold_no_more_than_their_limits(tmp_path, monkeypatch):
     assert list(embedded_build._segments(np.array([2, 2, 1, 9, 3, 1, 1]))) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
 
 
+def test_what_it_keeps_on_the_way_is_beside_the_index(tmp_path, monkeypatch):
+    """Not in /tmp, which may be a small disk, or memory."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "there is none"))
+    build(["a text"], tmp_path, k1=1.2, b=0.75)
+
+
 def test_a_term_in_more_than_one_of_8_documents_has_a_row(engine_of):
     engine = engine_of(["rare common", "common", *["other words"] * 6])
     assert np.diff(engine.offsets).tolist() == [1, 0, 0, 0]

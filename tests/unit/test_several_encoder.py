@@ -1,6 +1,7 @@
 """Encoders of texts with several labels: a loss for each label, both stages, transformers, ONNX and the model card."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from scipy.special import expit
 
 from research.multitask.train import train_multitask
+from tests.toys import make_task
 from tests.toys_several import BOTH, several
 from tests.toys_training import checkpoint, model
 from tlm.artifacts.artifact import Artifact
@@ -158,6 +160,14 @@ def test_the_card_says_how_labels_are_decided(end):
 def test_training_goes_on_from_it_without_its_thresholds(root, end, task):
     again = model(root, end.input("checkpoint"), task.uri, "finetune.steps=2", "finetune.reset_head=false")
     assert len(config_of(again.path("model"))[THRESHOLDS]) == 3
+
+
+def test_the_head_of_several_labels_does_not_become_one_of_classes_of_the_same_names(root, start, task):
+    splits = read_splits(task, "train", "dev", "test").items()
+    rows = [(text, None, BOTH[place % 3], name) for name, split in splits for place, text in enumerate(split.texts)]
+    one_each = make_task(Path(root), rows, "accuracy", BOTH)
+    with pytest.raises(InputError, match="was trained for other classes than this task's; set finetune"):
+        model(root, start, one_each, "finetune.steps=2", "finetune.reset_head=false")
 
 
 def test_what_cannot_do_it_says_so_before_any_work(root, start, task, end):

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.cli.command import flat
-from tlm.data.corpus.load import dedup_corpus, load_corpus, plan_corpus, publish_corpus, stage_corpus, write_corpus
+from tlm.data.corpus.load import (
+    dedup_corpus,
+    load_corpus,
+    plan_corpus,
+    publish_corpus,
+    stage_corpus,
+    write_corpus,
+)
 from tlm.data.corpus.plan import can_be_cut, part_size, parts_of
 from tlm.data.reading.files import RawFile
 from tlm.errors import InputError, Interrupted
@@ -140,6 +147,19 @@ def test_rejected_rows_are_judged_over_all_parts(tmp_path):
     with pytest.raises(InputError, match=r"12 of 72 rows cannot be used \(12 null\).*00.jsonl:21"):
         load(folder, tmp_path / "root", size=1)
     assert load(folder, tmp_path / "root", size=1, max_rejected=12).counts["rejected"] == {"null": 12}
+
+
+def test_a_hopeless_first_part_ends_the_work_at_once_and_a_later_one_may_be_the_only_bad_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    monkeypatch.setattr("tlm.data.reading.records.HOPELESS_ROWS", 5)
+    monkeypatch.setattr("tlm.data.reading.records.SHARE_REJECTED", 0.1)
+    bad, good = ["one", *[None] * 9], [f"good {number}" for number in range(90)]
+    with pytest.raises(InputError, match=r"rows cannot be used"):
+        load(files(tmp_path / "first", bad, good), tmp_path / "root", size=1, max_rejected=0)
+    assert not left(tmp_path / "root")
+    assert (
+        load(files(tmp_path / "later", good, bad), tmp_path / "root", size=1, max_rejected=0).counts["documents"] == 91
+    )
 
 
 def test_a_bad_file_ends_all_processes_with_its_sentence(tmp_path):

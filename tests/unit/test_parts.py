@@ -2,10 +2,14 @@
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,9 +25,10 @@ from tlm.data.corpus.load import (
     stage_corpus,
     write_corpus,
 )
-from tlm.data.corpus.plan import can_be_cut, part_size, parts_of
-from tlm.data.reading.files import RawFile
+from tlm.data.corpus.plan import can_be_cut, make_plan, part_size, parts_of
+from tlm.data.reading.files import RawFile, raw_files
 from tlm.errors import InputError, Interrupted
+from tlm.settings.options import Layout
 
 
 @pytest.fixture(autouse=True)
@@ -160,6 +165,46 @@ def test_a_hopeless_first_part_ends_the_work_at_once_and_a_later_one_may_be_the_
     assert (
         load(files(tmp_path / "later", good, bad), tmp_path / "root", size=1, max_rejected=0).counts["documents"] == 91
     )
+
+
+def downloads(folder, cache):
+    """The files of a folder, as if they were on S3."""
+    cache.mkdir()
+
+    def copied(path):
+        copy = cache / path.name
+        return copy if copy.exists() else Path(shutil.copy2(path, copy))
+
+    with raw_files([folder]) as found:
+        return [replace(file, locate=partial(copied, file.path), cache=cache) for file in found]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1, []), (1000, ["00.jsonl", "01.jsonl"])])
+def test_a_plan_keeps_downloads_only_for_whoever_reads_them_next(tmp_path, size, kept):
+    folder, cache = files(tmp_path / "in", ["a"], ["b"]), tmp_path / "cache"
+    make_plan([folder], None, Layout(), downloads(folder, cache), size)
+    assert sorted(path.name for path in cache.iterdir()) == kept
+
+
+def test_downloads_begin_only_if_there_is_room_for_those_that_are_kept(tmp_path, monkeypatch):
+    folder, cache = files(tmp_path / "in", ["a"], ["b"]), tmp_path / "cache"
+    raw = downloads(folder, cache)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1))
+    plan = make_plan([folder], None, Layout(), raw, 1)
+    with pytest.raises(InputError, match="the 1 raw files take"):
+        plan.files(raw, 0)
+    with pytest.raises(InputError, match="the 2 raw files take"):
+        make_plan([folder], None, Layout(), raw, 1000)
+    assert not list(cache.iterdir())
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_disk_without_room_for_the_corpus_is_said_first(tmp_path, monkeypatch, size):
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    folder = files(tmp_path / "in", ["a"], ["b"])
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1))
+    with pytest.raises(InputError, match=f"the {1 if size == 1 else 2} raw files take"):
+        load(folder, tmp_path / "root", size=size)
 
 
 def test_a_bad_file_ends_all_processes_with_its_sentence(tmp_path):

@@ -1,5 +1,6 @@
 """A corpus in parts: byte for byte the same as in one, whatever the parts and however many work on them."""
 
+import gzip
 import itertools
 import json
 import shutil
@@ -205,6 +206,13 @@ def test_a_disk_without_room_for_the_corpus_is_said_first(tmp_path, monkeypatch,
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1))
     with pytest.raises(InputError, match=f"the {1 if size == 1 else 2} raw files take"):
         load(folder, tmp_path / "root", size=size)
+
+
+def test_texts_are_compared_in_as_many_buckets_as_their_estimated_size_needs(tmp_path, monkeypatch):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"a text\n"))
+    with raw_files([str(tmp_path)]) as found:
+        monkeypatch.setattr("tlm.data.corpus.plan.BUCKET_BYTES", found[0].size // 8)  # three times as much as text
+        assert make_plan([str(tmp_path)], None, Layout(), found, 1000).buckets == 32
 
 
 def test_a_bad_file_ends_all_processes_with_its_sentence(tmp_path):

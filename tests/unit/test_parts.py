@@ -21,7 +21,9 @@ from tlm.cli.command import flat
 from tlm.data.corpus.load import (
     dedup_corpus,
     load_corpus,
+    make,
     plan_corpus,
+    publish,
     publish_corpus,
     stage_corpus,
     write_corpus,
@@ -323,6 +325,19 @@ def test_parts_that_a_kill_left_behind_are_removed_by_the_repetition(tmp_path, m
     assert left(root)
     assert Path(load(folder, root, size=1).uri) == corpus
     assert not left(root)
+
+
+@pytest.mark.parametrize("error", [InputError("corpus-part 0 is missing"), FileNotFoundError("digests-000.bin")])
+def test_parts_that_an_equal_command_removed_are_no_error(tmp_path, monkeypatch, error):
+    def make_all(plan, *_):
+        """As the other command does, which then removes the parts."""
+        for kind in ON_THE_WAY:
+            make(plan, kind, plan.numbers(kind))
+        publish(plan)
+        raise error
+
+    monkeypatch.setattr("tlm.data.corpus.load.make", make_all)
+    assert load(files(tmp_path / "in", ["a"], ["b"]), tmp_path / "root", size=1).counts["documents"] == 2
 
 
 def children(pid):

@@ -392,6 +392,12 @@ def test_killed_at_any_moment_finished_parts_are_not_repeated(tmp_path, monkeypa
     assert not left(root)
 
 
+def test_several_pods_share_what_has_a_few_megabytes(tmp_path):
+    folder = files(tmp_path / "in", *[["word " * 120_000]] * 3)
+    (item,) = plan_corpus([folder], pods=1, root=str(tmp_path))
+    assert Artifact.open(json.loads(item)["plan"]).details["parts"] == [[0, 1], [1, 2], [2, 3]]
+
+
 @pytest.mark.parametrize("pods", [0, -1])
 def test_a_corpus_is_loaded_by_at_least_one_pod(pods):
     with pytest.raises(InputError, match=f"pods is {pods}; expected 1 or more"):

@@ -142,8 +142,10 @@ def test_pieces_give_the_corpus_of_whole_files(tmp_path, monkeypatch, least):
     plan = Artifact.open(json.loads(items[0])["plan"]).details
     assert {number for number, *_ in plan["pieces"]} == {0, 1}
     assert len(plan["parts"]) > 3
-    written = [write_corpus(pod) for pod in dedup_corpus([stage_corpus(pod) for pod in items])]
-    several = Artifact.open(publish_corpus(written))
+    staged = [stage_corpus(pod) for pod in items]
+    parts = [json.loads(path.read_text()) for path in (tmp_path / "several").glob("corpus-part/*/manifest.json")]
+    assert all(part["details"]["passages"] for part in parts), "each pod reads pieces, and no whole file"
+    several = Artifact.open(publish_corpus([write_corpus(pod) for pod in dedup_corpus(staged)]))
     assert (one.content, one.counts, one.manifest.files) == (several.content, several.counts, several.manifest.files)
     assert one.counts["rejected"] == {"null": 1}
 

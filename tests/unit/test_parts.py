@@ -290,6 +290,17 @@ def test_a_file_that_is_gone_since_the_plan_is_said(tmp_path):
         stage_corpus(item)
 
 
+def test_a_file_that_comes_after_the_plan_is_of_no_concern_behind_the_others(tmp_path):
+    folder = files(tmp_path / "in", ["a"], ["b"])
+    items = plan_corpus([folder], pods=2, least=1, root=str(tmp_path))
+    for name in ("02.jsonl", "00-new.jsonl"):
+        assert stage_corpus(items[1]) == items[1]
+        (Path(folder) / name).write_text('{"text": "c"}\n')
+        shutil.rmtree(tmp_path / "corpus-part")
+    with pytest.raises(InputError, match=r"has changed since its corpus was planned"):
+        stage_corpus(items[1])
+
+
 def test_shards_that_are_gone_are_written_again(tmp_path, monkeypatch):
     """As `tlm gc` may remove them from an unfinished corpus after a week."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")

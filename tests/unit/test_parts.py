@@ -266,6 +266,17 @@ def test_a_corpus_in_parts_notes_the_cpu_time_of_all(tmp_path, lost):
     assert len(spent) > 4
 
 
+def test_copies_of_digests_are_removed_once_they_are_compared(tmp_path, monkeypatch):
+    """A store on S3 has them, and all together may be large."""
+    removed = []
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    monkeypatch.setattr(
+        "tlm.artifacts.stores.local.LocalStore.forget", lambda _, name: removed.append(Path(name).name[:11])
+    )
+    load(files(tmp_path / "in", ["a"], ["b"]), tmp_path / "root", size=1)
+    assert sorted(removed) == [f"digests-{bucket:03d}" for bucket in range(16) for _ in range(2)]
+
+
 def test_a_pod_whose_part_is_missing_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     items = plan_corpus([files(tmp_path / "in", ["a"], ["b"])], pods=2, least=1, root=str(tmp_path))

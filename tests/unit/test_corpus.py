@@ -20,7 +20,7 @@ from tlm.cli.command import flat
 from tlm.data.corpus.load import load_corpus
 from tlm.data.corpus.plan import STAGED
 from tlm.data.corpus.staging import distinct, repeats_in, stage
-from tlm.data.passages import Shards, passages, rows_at, shards
+from tlm.data.passages import Shards, passages, rows_at, shard_passages, shards
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
 
@@ -142,6 +142,19 @@ def test_more_passages_than_a_shard_has_are_numbered_through(tmp_path):
     corpus = load([write(tmp_path / "in.jsonl", ({"text": f"t {number}"} for number in range(count)))], tmp_path)
     assert [entry.rows for entry in corpus.entries("passages-*")] == [100_000, 5]
     assert [batch["doc"][0].as_py() for batch in passages(corpus)] == list(range(0, count, 10_000))
+
+
+@pytest.mark.parametrize("several", [3, 4])
+def test_copies_of_shards_are_removed_where_there_are_several(tmp_path, monkeypatch, several):
+    """A corpus on S3 may be larger than the disk; a small one is read again by the next step."""
+    removed = []
+    for name, value in {"GROUPS": 1, "GROUP_ROWS": 2, "SEVERAL": several}.items():
+        monkeypatch.setattr(f"tlm.data.passages.{name}", value)
+    corpus = load([write(tmp_path / "in.jsonl", [{"text": f"text {number}"} for number in range(5)])], tmp_path)
+    monkeypatch.setattr("tlm.artifacts.stores.local.LocalStore.forget", lambda _, name: removed.append(Path(name).name))
+    (batch,) = shard_passages(corpus.uri, 1, ["text"])
+    assert batch["text"].to_pylist() == ["text 2", "text 3"]
+    assert removed == [entry.name for entry in corpus.entries("passages-00001*")][: several == 3]
 
 
 def test_equal_files_give_equal_content_wherever_they_lie(tmp_path):

@@ -166,8 +166,8 @@ def test_the_weights_that_are_best_on_dev_are_kept(root, examples, end):
 
 
 def test_the_rate_of_stage_2_rises_for_its_share_of_the_steps(root, examples, start):
-    rates = curve(model(root, start, examples, "finetune.epochs=2", "finetune.warmup_share=0.25"))["lr"]
-    assert rates.index(max(rates)) == round(0.25 * len(rates)) > 0
+    rates = curve(model(root, start, examples, "finetune.epochs=2", "finetune.warmup_share=0.3"))["lr"]
+    assert rates.index(max(rates)) == round(0.3 * len(rates)) == 4
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -183,19 +183,31 @@ def test_dev_is_scored_without_dropout_and_the_model_keeps_its_mode(examples, en
     assert net.training == net.body.training == training
 
 
-def test_a_small_part_of_an_epoch_is_one_step(examples, start):
+def begun(examples: str, start: Artifact, epochs: float) -> Classification:
     inputs = {"checkpoint": start, "task": Artifact.open(examples), "task_tokens": start.input("task_tokens")}
     recipe = Recipe("model", "finetune", 0, {"arm": "", "seed": 0}, inputs)
-    steps = [
-        Classification(*begin(recipe, Finetune(batch=8, lr=1e-3, epochs=epochs))).steps for epochs in (0.01, 0.5, 2)
-    ]
-    assert steps == [1, 3, 12]
+    return Classification(*begin(recipe, Finetune(batch=8, lr=1e-3, epochs=epochs, evaluations=4)))
+
+
+def test_a_small_part_of_an_epoch_is_one_step_and_dev_is_scored_after_a_step(examples, start):
+    works = [begun(examples, start, epochs) for epochs in (0.01, 0.5, 2)]
+    assert [work.steps for work in works] == [1, 3, 12]
+    assert [work.evaluated for work in works] == [{1}, {1, 2, 3}, {3, 6, 9, 12}]
+
+
+def test_the_best_weights_stay_while_training_goes_on(examples, start):
+    work = begun(examples, start, 1)
+    state = State.fresh(work.model.body, work.settings, work.steps)
+    state.step = work.steps
+    work.after(state)
+    before = {name: one.clone() for name, one in state.best.weights.items()}
+    for one in work.model.body.parameters():
+        one.data += 1
+    assert all(torch.equal(state.best.weights[name], one) for name, one in before.items())
 
 
 def test_a_dev_score_that_is_not_a_number_ends_the_training(examples, start):
-    inputs = {"checkpoint": start, "task": Artifact.open(examples), "task_tokens": start.input("task_tokens")}
-    recipe = Recipe("model", "finetune", 0, {"arm": "", "seed": 0}, inputs)
-    work = Classification(*begin(recipe, Finetune(batch=8, lr=1e-3, epochs=1)))
+    work = begun(examples, start, 1)
     work.model.body.classifier.bias.data[0] = math.inf  # of one class only
     state = State.fresh(work.model.body, work.settings, work.steps)
     state.step = work.steps

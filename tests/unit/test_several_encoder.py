@@ -88,6 +88,7 @@ def test_thresholds_are_fitted_on_dev_and_stored_in_the_config(end):
     examples, rows, logits = read(end)
     expected = fitted_thresholds(expit(logits.astype(np.float64)), examples.labels[rows]).tolist()
     assert config_of(end.path("model"))[THRESHOLDS] == pytest.approx(expected, abs=1e-6)
+    assert open_predictor(end.path("model"), "cpu")[0].thresholds == pytest.approx(expected, abs=1e-6)
 
 
 def test_transformers_loads_it_with_equal_logits(end, task):

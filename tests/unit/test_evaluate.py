@@ -10,7 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging
 
+from tests.tiny import refused
 from tests.toys import Row, make, make_task, random_model, read_json, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
@@ -212,3 +214,25 @@ def test_a_split_without_examples_scores_zero(tmp_path: Path) -> None:
     found = Artifact.open(make("metrics", tmp_path, write, {}))
     assert found.details["dev"] == 0
     assert pq.read_table(found.path("predictions.parquet")).num_rows == 0
+
+
+def test_a_folder_that_is_no_classifier_is_said_and_the_library_s_warnings_stay_as_they_were(tmp_path: Path) -> None:
+    _, model = random_model(tmp_path, toy_task(tmp_path), words(50, 9))
+    folder = shutil.copytree(Artifact.open(model).path("model"), tmp_path / "folder")
+    before = logging.get_verbosity()
+    Classifier(folder, "cpu")
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": "unheard-of"}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert "does not load as a classifier: " in refused(Classifier, folder, "cpu")
+    assert logging.get_verbosity() == before
+
+
+def test_a_folder_of_others_may_cut_long_texts_at_their_beginning(tmp_path: Path) -> None:
+    _, model = random_model(tmp_path, toy_task(tmp_path), words(50, 9))
+    folder = shutil.copytree(Artifact.open(model).path("model"), tmp_path / "folder")
+    file, end = folder / "tokenizer_config.json", " ".join(words(40, 2))
+    texts = [f"{'alpha ' * 1000}{end}", end, f"{end}{' alpha' * 1000}"]
+    for side, equal in (("left", [True, True, False]), ("right", [False, True, True])):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"truncation_side": side}))
+        found = Classifier(folder, "cpu").logits(texts)
+        assert [one == pytest.approx(found[1], abs=1e-5) for one in found] == equal

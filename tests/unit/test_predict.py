@@ -19,7 +19,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import CONFIG_MAPPING, AutoModelForSequenceClassification, BertTokenizerFast
-from transformers.utils import logging
 
 from tests.tiny import refused
 from tests.toys import Row, make_task, random_model, words
@@ -30,7 +29,6 @@ from tlm.data.reading import zstd
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
 from tlm.evaluation.predict import predict as predicting
-from tlm.evaluation.predict.classifier import Classifier
 from tlm.evaluation.predict.encoder import model_labels
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.predict.models import trained
@@ -396,27 +394,6 @@ def test_a_folder_of_others_may_leave_out_the_names_of_two_classes(made: Made, t
     )
     (found,) = predict(str(config.parent), ["one text"], device="cpu")
     assert list(found["probabilities"]) == ["LABEL_0", "LABEL_1"]
-
-
-def test_a_folder_that_is_no_classifier_is_said_and_the_library_s_warnings_stay_as_they_were(
-    made: Made, tmp_path: Path
-) -> None:
-    config = Path(download(made[1], str(tmp_path / "folder"))) / "config.json"
-    before = logging.get_verbosity()
-    Classifier(config.parent, "cpu")
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"model_type": "unheard-of"}))
-    assert "does not load as a classifier: " in refused(Classifier, config.parent, "cpu")
-    assert logging.get_verbosity() == before
-
-
-def test_a_folder_of_others_may_cut_long_texts_at_their_beginning(made: Made, tmp_path: Path) -> None:
-    config = Path(download(made[1], str(tmp_path / "folder"))) / "tokenizer_config.json"
-    end = " ".join(words(40, 2))
-    texts = [f"{'alpha ' * 1000}{end}", end, f"{end}{' alpha' * 1000}"]
-    for side, equal in (("left", (0, 1)), ("right", (1, 2))):
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"truncation_side": side}))
-        found = [row["probabilities"] for row in predict(str(config.parent), texts, device="cpu")]
-        assert [one == pytest.approx(found[1]) for one in found] == [place in equal for place in range(3)]
 
 
 @pytest.mark.parametrize("kind", ["mpnet", "data2vec-text", "esm", "ibert", "roberta-prelayernorm", "xmod"])

@@ -1,7 +1,6 @@
 """The embedded engine against BM25 written out in plain Python."""
 
 import math
-import re
 from bisect import bisect_right
 from collections import Counter
 from pathlib import Path
@@ -14,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.form import Index
+from tests.places import check_places, in_help
 from tests.searchable import corpus_of, docstrings
-from tlm.cli.command import descriptions
 from tlm.retrieval.search import embedded
 from tlm.retrieval.search import embedded as bm25
 from tlm.retrieval.search import embedded as embedded_build
@@ -31,14 +30,13 @@ QUERY = st.lists(WORDS | st.just("unknown"), max_size=8).map(" ".join)
 
 def test_every_engine_is_everywhere(tmp_path):
     """What is no engine yet must not be sent to Elasticsearch."""
+    engines = {*get_args(EngineName)}
     places = {
-        "build_index, index.py": build_index,
-        "preflight, preflight.py": preflight,
-        "Index, pipelines/form.py": Index,
+        "help of engine, tlm/retrieval/search/index.py": (engines, in_help(build_index, "engine")),
+        "help of engine, tlm/runs/preflight.py": (engines, in_help(preflight, "engine")),
+        "help of engine, pipelines/form.py": (engines, in_help(Index, "engine")),
     }
-    words = {place: {*re.findall(r"\w+", descriptions(documented)["engine"])} for place, documented in places.items()}
-    forgotten = {place: sorted({*get_args(EngineName)} - found) for place, found in words.items()}
-    assert not any(forgotten.values()), f"add these engines to the help of engine in these places: {forgotten}"
+    check_places(places)
     with pytest.raises(AssertionError, match="'scan'"):
         build_index(corpus_of(["a text"], str(tmp_path)), engine="scan", root=str(tmp_path))
 

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +10,7 @@ import pytest
 
 from pipelines.form import Corpus
 from pipelines.tlm import predict
-from tlm.cli.command import descriptions
+from tests.places import check_places, in_help, words_in
 from tlm.data.corpus.load import load_corpus
 from tlm.data.reading import zstd
 from tlm.data.reading.files import FORMATS, raw_files
@@ -72,20 +71,15 @@ def test_every_format_is_everywhere():
     places = {  # the formats that each needs, and those that it has
         "_READERS, tlm/data/reading/readers.py": (formats, {*_READERS}),
         "WRITERS, tests/unit/test_readers.py": (tables, {*WRITERS}),
-        "help of paths, tlm/data/corpus/load.py": (formats, named(load_corpus, "paths")),
-        "help of paths, pipelines/form.py": (formats, named(Corpus, "paths")),
-        "help of predict_source, pipelines/tlm.py": (tables, {*re.findall(r"\w+", predict().description)}),
-        "help of names, tlm/evaluation/labelling.py": (tables, named(label_names, "names")),
-        "help of file, tlm/evaluation/score/imported.py": (tables, named(import_predictions, "file")),
+        "help of paths, tlm/data/corpus/load.py": (formats, in_help(load_corpus, "paths")),
+        "help of paths, pipelines/form.py": (formats, in_help(Corpus, "paths")),
+        "help of predict_source, pipelines/tlm.py": (tables, words_in(predict().description)),
+        "help of names, tlm/evaluation/labelling.py": (tables, in_help(label_names, "names")),
+        "help of file, tlm/evaluation/score/imported.py": (tables, in_help(import_predictions, "file")),
         "TABLES, tlm/evaluation/predict/files.py": (FORMATS.keys() - {".md", ".rst"}, {*SUFFIXES, *TABLES}),
     }
-    forgotten = {place: sorted(needed - found) for place, (needed, found) in places.items() if needed - found}
-    assert not forgotten, f"add these formats to these places: {forgotten}"
+    check_places(places)
     assert not FORMATS.keys() & {*SHEETS}, "take what can be read now out of SHEETS, tlm/evaluation/predict/files.py"
-
-
-def named(documented, parameter):
-    return {*re.findall(r"\w+", descriptions(documented)[parameter])}
 
 
 COMPRESSORS = {"": lambda data: data, ".gz": gzip_members, ".zst": zstd_frames}

@@ -13,9 +13,9 @@ import pytest
 
 from pipelines.form import Compared, Draws
 from research.retrieval.subsets import divergence
+from tests.places import check_places, in_help
 from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
-from tlm.cli.command import descriptions
 from tlm.data.passages import passages, sample
 from tlm.evaluation.report.findings import OTHER_TEXT
 from tlm.retrieval import selectors
@@ -63,20 +63,15 @@ def test_every_selector_is_everywhere() -> None:
         "SELECTORS, tlm/retrieval/selectors.py": ({*SCORED}, {*SELECTORS}),
         "SEARCHERS, tlm/retrieval/selectors.py": ({*SEARCHED}, {*SEARCHERS}),
         "option arm of retrieve, tlm/retrieval/retrieve.py": (selected, choices),
-        "help of arm, tlm/retrieval/retrieve.py": (selected, names_in(descriptions(retrieve)["arm"])),
+        "help of arm, tlm/retrieval/retrieve.py": (selected, in_help(retrieve, "arm")),
         "NOTHING_FOUND, tlm/retrieval/retrieve.py": ({*WITH_QUERIES}, {*NOTHING_FOUND}),
         "SAMPLED, tlm/settings/sections.py": (others, {*SAMPLED}),
-        "help of arms in Compared, pipelines/form.py": (selected, names_in(descriptions(Compared)["arms"])),
-        "help of arms in Draws, pipelines/form.py": (selected, names_in(descriptions(Draws)["arms"])),
+        "help of arms in Compared, pipelines/form.py": (selected, in_help(Compared, "arms")),
+        "help of arms in Draws, pipelines/form.py": (selected, in_help(Draws, "arms")),
         "passages, tlm/training/model/card.toml": ({*selected, RERANKED}, {*card["passages"]}),
         "OTHER_TEXT, tlm/evaluation/report/findings.py": ({*others, RERANKED}, {*OTHER_TEXT}),
     }
-    forgotten = {place: sorted(needed - found) for place, (needed, found) in places.items() if needed - found}
-    assert not forgotten, f"add these names to these places: {forgotten}"
-
-
-def names_in(text):
-    return {*re.findall(r"[\w-]+", text)}
+    check_places(places)
 
 
 @pytest.fixture

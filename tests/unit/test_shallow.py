@@ -21,6 +21,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 
+from tests.places import check_places
 from tests.toys import Row, make, make_task, save, words
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft
@@ -56,8 +57,7 @@ def test_every_shallow_model_is_everywhere() -> None:
         "READING, tlm/evaluation/report/page.py": {kind for kind in own if kind not in told},
         "STEPS, tests/unit/test_shallow.py": steps.VERSIONS.keys() - STEPS.keys() - {steps.EMBEDDINGS},
     }
-    forgotten = {place: sorted(names) for place, names in places.items() if names}
-    assert not forgotten, f"add these names to these places: {forgotten}"
+    check_places({place: (names, set()) for place, names in places.items()})
 
 
 def rows_of(kind: str) -> list[Row]:

@@ -80,8 +80,9 @@ class Api:
             Interrupted: there was no answer for about a minute.
         """
         answer = self._request(method, path, RETRY, query, body)
-        absent = absent_ok and answer.status == 404
-        return None if absent else json.loads(self._checked(answer, method, path))
+        if absent_ok and answer.status == 404:
+            return None
+        return json.loads(self._checked(answer, method, path))
 
     def text(self, path: str, **query: str) -> str:
         """Return the answer to a GET as text (a log), without retries. Raises as `call` does."""

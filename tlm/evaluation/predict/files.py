@@ -90,7 +90,8 @@ def predict_command(
 
     if many:
         made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
-        options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}  # Kubeflow gives 0
+        # Kubeflow gives 0 for 0.0
+        options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}
         options |= {"likeliest": likeliest} if likeliest else {}
         with _raw_files(source, together=False) as raw:  # before the model, which may take a minute
             return fill(open_store(to), raw, source, options, to_format, loaded)

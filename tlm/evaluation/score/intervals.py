@@ -320,7 +320,7 @@ def _kept(groups: int, resamples: int) -> list[NDArray[np.uint8]]:
 
 
 def _drawn(groups: int, resamples: int) -> Iterator[NDArray[np.uint8]]:
-    """The `_counts`; the chance that one reaches 256 is below 10**-500."""
+    """Draw the `_counts`. A byte is enough: the chance that one reaches 256 is below 10**-500."""
     rng = np.random.default_rng(0)
     at_once = max(1, COUNTS_AT_ONCE // max(1, groups))
     for start in range(0, resamples, at_once):

@@ -189,6 +189,7 @@ class _HeldOut:
                 reasons.append(np.full(len(ordinals[-1]), reason, np.int8))
                 texts += table[column].filter(chosen).to_pylist()
         self.ordinals, self.reasons = np.concatenate(ordinals), np.concatenate(reasons)
+        # short texts are encoded as empty ones, which `OverlapFinder` skips
         words = vocabulary.encode([text if len(text) >= MIN_CHARACTERS else "" for text in texts])
         if skipped := int((words.lengths < MIN_TOKENS).sum()):
             limits = f"{MIN_TOKENS} words or {MIN_CHARACTERS} characters"

@@ -28,10 +28,11 @@ from tlm.data.tasks.examples import examples
 from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mixtures
-from tlm.retrieval.retrieve import RERANKED, retrieve
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import TASK_ONLY, export
 from tlm.settings.presets import resolve
+from tlm.settings.selectors import RERANKED
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import finetune, train
 

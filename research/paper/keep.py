@@ -19,8 +19,8 @@ from tlm.evaluation.report.lineage import compared, everything, flat
 from tlm.evaluation.report.runs import ScoredModel
 from tlm.evaluation.score.baseline import EMBEDDINGS, STATIC
 from tlm.evaluation.score.imported import IMPORTED
-from tlm.retrieval.retrieve import WITHOUT_QUERIES
 from tlm.settings.sections import SECTIONS
+from tlm.settings.selectors import WITHOUT_QUERIES
 
 NO_CELL = (STATIC, EMBEDDINGS, IMPORTED, MIXTURE)
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow")

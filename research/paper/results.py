@@ -21,7 +21,7 @@ from tlm.artifacts.stores.store import canonical_json, value_sha256
 from tlm.errors import InputError
 from tlm.evaluation.score.intervals import Arm, Predictions, spread, with_interval
 from tlm.evaluation.score.mix import PARTS, ReportRow
-from tlm.retrieval.retrieve import draws
+from tlm.settings.selectors import draws
 
 FOLDER = "research/results"
 BASELINE = "baseline"

@@ -10,8 +10,9 @@ from tlm.data.passages import passages
 from tlm.data.ranges import CUT, HEAD
 from tlm.errors import InputError
 from tlm.progress import say
-from tlm.retrieval.retrieve import RERANKED, best, write_chosen
+from tlm.retrieval.retrieve import best, write_chosen
 from tlm.settings.options import NOT_NEGATIVE
+from tlm.settings.selectors import RERANKED
 from tlm.training.distributed.launch import own_cards
 from tlm.training.input.tokenize import tokenize
 

@@ -9,11 +9,12 @@ from tlm.errors import InputError
 from tlm.evaluation.report.lineage import compared
 from tlm.evaluation.score.baseline import ARM
 from tlm.evaluation.score.mix import PARTS
-from tlm.retrieval.retrieve import RERANKED, retrieve
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.subset.export import export
 from tlm.runs.plan import PlannedRun, advised, parse_seeds
 from tlm.settings.options import Filters
 from tlm.settings.sections import MOST_HITS
+from tlm.settings.selectors import RERANKED
 from tlm.training.input.tokenize import tokenize_all
 
 DEEPER = 3  # times K: how many of BM25's passages there are to choose from, for each example

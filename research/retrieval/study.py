@@ -20,7 +20,7 @@ from tlm.evaluation.pages.blocks import roles
 from tlm.evaluation.pages.text import shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import everything, gone
 from tlm.evaluation.report.preview import PASSAGES, examples_by_query
-from tlm.retrieval.retrieve import WITHOUT_QUERIES
+from tlm.settings.selectors import WITHOUT_QUERIES
 
 SHOWN_EXAMPLES = 3
 MOST_LABELS = 8

@@ -16,8 +16,9 @@ from tlm.data.tasks.metrics import Floats
 from tlm.errors import InputError
 from tlm.evaluation.origins.provenance import count_sources
 from tlm.evaluation.report.preview import examples_by_query
-from tlm.retrieval.retrieve import WITHOUT_QUERIES, training_texts
+from tlm.retrieval.retrieve import training_texts
 from tlm.retrieval.selectors import log_ratios, word_shares
+from tlm.settings.selectors import WITHOUT_QUERIES
 
 
 def divergence(task: Floats, other: Floats) -> float:

@@ -5,8 +5,8 @@ import re
 from research.benchmarks.selectors import OTHERS, of_task
 from tests.tiny import write_tiny
 from tlm.data.corpus.load import load_corpus
-from tlm.retrieval.retrieve import RERANKED
 from tlm.settings.options import Layout
+from tlm.settings.selectors import RERANKED
 
 
 def test_each_subset_is_compared_with_every_other(tmp_path):

@@ -25,7 +25,7 @@ from tests.servers.servers import S3Server
 from tests.tiny import in_files, write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import open_store, opened
-from tlm.retrieval.retrieve import SCORED, SEARCHED
+from tlm.settings.selectors import BY_VECTORS, SCORED
 
 KINDS = ("corpus", "task", "index", "hits", "subset", "tokenizer", "tokens", "checkpoint", "model", "metrics")
 BUCKET = "tlm-containers"
@@ -188,7 +188,7 @@ def test_two_pods_load_a_corpus_in_four_parts(
     write_tiny(tmp_path)
     for name, text in in_files(tmp_path, 4).items():
         boto3.client("s3").put_object(Bucket=BUCKET, Key=f"parts/{name}", Body=text.encode())
-    arms = ",".join(("bm25", *SCORED, *SEARCHED))
+    arms = ",".join(("bm25", *SCORED, *BY_VECTORS))
     values = {"corpus_paths": f"s3://{BUCKET}/parts/", "index_name": "parts", "run_arms": arms}
     here, there = f"s3://{BUCKET}/one", f"s3://{BUCKET}/several"
     run(tmp_path, command(here, "--pipeline", "shallow", **values))

@@ -23,8 +23,8 @@ from tests.tiny import in_files, write_rows, write_tiny
 from tests.unit.test_project import pins
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.retrieval.retrieve import RETRIEVED
 from tlm.runs.plan import NOTHING_RETRIEVED
+from tlm.settings.selectors import RETRIEVED
 
 ROOT = Path(__file__).parents[2]
 ARMS = ("task-only", *RETRIEVED)  # all that need no network

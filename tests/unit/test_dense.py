@@ -21,11 +21,11 @@ from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
 from tlm.errors import InputError
 from tlm.retrieval import selectors
-from tlm.retrieval.retrieve import SEARCHED, retrieve
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.embed import BITS, LEARNED_BITS, StaticEmbedder, published_vectors
 from tlm.retrieval.selectors import NO_HIT, RRF, Best, Nearest, fused, packed, unpacked
 from tlm.retrieval.subset.export import export
-from tlm.settings.sections import SAMPLED
+from tlm.settings.selectors import BY_VECTORS, SELECTORS
 from tlm.shallow.features import words_of
 
 
@@ -146,7 +146,7 @@ def test_hits_are_the_same_with_other_kernels_of_openblas(tmp_path):
     assert hits == same
 
 
-@pytest.mark.parametrize("arm", SEARCHED)
+@pytest.mark.parametrize("arm", BY_VECTORS)
 def test_a_text_without_a_known_word_finds_nothing_by_its_vector(made, root, arm):
     """Its passages would come first into the subset."""
     _, index, _, subset = made
@@ -192,14 +192,14 @@ def test_what_texts_have_in_common_is_their_first_component_and_learned_numbers_
 
 
 def test_vectors_are_learned_from_the_passages_that_the_seed_draws(made, monkeypatch):
-    monkeypatch.setitem(SAMPLED, "dense", 40)
+    monkeypatch.setitem(SELECTORS, "dense", SELECTORS["dense"]._replace(sampled=40))
     index = Artifact.open(made[1])
     one, again, other = (selectors.dense(index, "", seed).embed(COOKING) for seed in (0, 0, 1))
     assert np.array_equal(one, again)
     assert not np.allclose(one, other)
 
 
-@pytest.mark.parametrize("arm", SEARCHED)
+@pytest.mark.parametrize("arm", BY_VECTORS)
 def test_a_search_by_vectors_becomes_a_subset_of_the_size_of_bm25s(made, root, arm):
     _, index, task, subset = made
     given = {"arm": arm, "top_k": 10, "same_size_as": subset, "root": root}

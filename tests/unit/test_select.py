@@ -2,9 +2,7 @@
 
 import math
 import re
-import tomllib
 from collections import Counter
-from importlib.resources import files
 from itertools import pairwise
 from typing import get_args, get_type_hints
 
@@ -17,23 +15,12 @@ from tests.places import check_places, in_help
 from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
-from tlm.evaluation.report.findings import OTHER_TEXT
 from tlm.retrieval import selectors
-from tlm.retrieval.retrieve import (
-    NOTHING_FOUND,
-    RERANKED,
-    RETRIEVED,
-    SCORED,
-    SEARCHED,
-    WITH_QUERIES,
-    best,
-    draws,
-    retrieve,
-)
+from tlm.retrieval.retrieve import best, retrieve
 from tlm.retrieval.selectors import (
     LEAST,
+    SCORERS,
     SEARCHERS,
-    SELECTORS,
     dsir,
     fitted,
     log_importance,
@@ -43,7 +30,7 @@ from tlm.retrieval.selectors import (
 )
 from tlm.retrieval.subset.export import Selection, export, seed_of
 from tlm.runs.plan import arms_of
-from tlm.settings.sections import SAMPLED
+from tlm.settings.selectors import BY_VECTORS, RERANKED, RETRIEVED, SCORED, SELECTORS, WITH_QUERIES, draws
 
 
 def grams(text):
@@ -53,23 +40,22 @@ def grams(text):
 
 def test_every_selector_is_everywhere() -> None:
     """Where words are missing, a report or a card would show the bare name, and a query without hits would fail."""
-    selected, others = {*RETRIEVED}, {*RETRIEVED} - {"bm25"}
-    card = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
+    selected = {*RETRIEVED}
     choices = {*get_args(get_type_hints(retrieve)["arm"])}
+    words = {name for name, selector in SELECTORS.items() if selector.card and (selector.called or name == "bm25")}
     places = {  # the names that each needs, and those that it has
-        "SCORED, tlm/retrieval/retrieve.py": ({*SELECTORS}, {*SCORED}),
-        "SEARCHED, tlm/retrieval/retrieve.py": ({*SEARCHERS}, {*SEARCHED}),
-        "RETRIEVED, tlm/retrieval/retrieve.py": (choices.union(SAMPLED, NOTHING_FOUND), selected),
-        "SELECTORS, tlm/retrieval/selectors.py": ({*SCORED}, {*SELECTORS}),
-        "SEARCHERS, tlm/retrieval/selectors.py": ({*SEARCHED}, {*SEARCHERS}),
+        "SELECTORS, tlm/settings/selectors.py": ({*choices, *SEARCHERS, *SCORERS, RERANKED}, {*SELECTORS}),
+        "words in SELECTORS, tlm/settings/selectors.py": ({*SELECTORS}, words),
+        "nothing_found in SELECTORS, tlm/settings/selectors.py": (
+            {*WITH_QUERIES},
+            {name for name, selector in SELECTORS.items() if selector.nothing_found},
+        ),
+        "SCORERS, tlm/retrieval/selectors.py": ({*SCORED}, {*SCORERS}),
+        "SEARCHERS, tlm/retrieval/selectors.py": ({*BY_VECTORS}, {*SEARCHERS}),
         "option arm of retrieve, tlm/retrieval/retrieve.py": (selected, choices),
         "help of arm, tlm/retrieval/retrieve.py": (selected, in_help(retrieve, "arm")),
-        "NOTHING_FOUND, tlm/retrieval/retrieve.py": ({*WITH_QUERIES}, {*NOTHING_FOUND}),
-        "SAMPLED, tlm/settings/sections.py": (others, {*SAMPLED}),
         "help of arms in Compared, pipelines/form.py": (selected, in_help(Compared, "arms")),
         "help of arms in Draws, pipelines/form.py": (selected, in_help(Draws, "arms")),
-        "passages, tlm/training/model/card.toml": ({*selected, RERANKED}, {*card["passages"]}),
-        "OTHER_TEXT, tlm/evaluation/report/findings.py": ({*others, RERANKED}, {*OTHER_TEXT}),
     }
     check_places(places)
 
@@ -167,13 +153,13 @@ def test_a_selection_is_the_same_twice_and_another_with_another_seed_if_it_draws
     """The classifier draws where the corpus is larger than its sample."""
     corpus = Artifact.open(made[0])
     if larger:
-        monkeypatch.setitem(SAMPLED, "classifier", 20)
-    one, again, other = (SELECTORS[arm](corpus, COOKING, seed) for seed in (0, 0, 1))
+        monkeypatch.setitem(SELECTORS, "classifier", SELECTORS["classifier"]._replace(sampled=20))
+    one, again, other = (SCORERS[arm](corpus, COOKING, seed) for seed in (0, 0, 1))
     assert np.array_equal(one, again)
     assert np.array_equal(one, other) != draws(arm, corpus.details["passages"])
 
 
-@pytest.mark.parametrize("arm", ["random", *SCORED, *SEARCHED])
+@pytest.mark.parametrize("arm", ["random", *SCORED, *BY_VECTORS])
 def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, arm):
     found = []
     for root in (str(tmp_path / "one"), str(tmp_path / "two")):
@@ -187,7 +173,7 @@ def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, a
 def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(made, root):
     """The first draw is the subset that `retrieve` and `export` make without a seed."""
     _, index, task, subset = made
-    names = ", ".join(["task-only", "bm25", "random", "dsir", *SEARCHED, "classifier"])
+    names = ", ".join(["task-only", "bm25", "random", "dsir", *BY_VECTORS, "classifier"])
     found = [Selection.parse(text) for text in arms_of(names, "0,1,5", task, subset)]
     assert [(arm.name, arm.seed) for arm in found] == [
         ("task-only", 0), ("bm25", 0), *(("random", seed) for seed in (0, 1, 5)),
@@ -201,7 +187,7 @@ def test_an_arm_that_draws_has_a_subset_for_each_seed_and_the_others_have_one(ma
 
 
 def test_what_learns_from_a_sample_draws_where_the_corpus_is_larger():
-    for arm, least in ((arm, SAMPLED[arm]) for arm in ("classifier", "dense", "hybrid")):
+    for arm, least in ((arm, SELECTORS[arm].sampled) for arm in ("classifier", "dense", "hybrid")):
         assert [draws(arm, passages) for passages in (least, least + 1)] == [False, True]
         assert draws(arm, least + 1, vectors=True) == (arm == "classifier")  # those of the index, or a model's
     assert [draws(arm, 1) for arm in ("random", "dsir", "bm25", "task-only", "rerank")] == [True, True, *[False] * 3]

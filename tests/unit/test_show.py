@@ -5,10 +5,10 @@ import pytest
 from tests.toys import make_task
 from tlm.cli.command import descriptions
 from tlm.cli.show import show
-from tlm.retrieval.retrieve import RERANKED, SCORED, SEARCHED
 from tlm.runs.advise import advise_command
 from tlm.settings import presets
 from tlm.settings.sections import SECTIONS
+from tlm.settings.selectors import BY_VECTORS, RERANKED, SCORED
 
 
 def test_the_list_has_every_preset_once_under_its_scale():
@@ -76,6 +76,6 @@ def test_advice_on_selectors_names_selectors_that_were_judged(tmp_path, capsys):
     assert said.startswith("- Text: the arm bm25; ")
     judged, where = said.split(" has a significantly higher score, ")
     names = judged.partition("; none of ")[2].replace(" and ", ", ").split(", ")
-    assert {"random", "dsir", "hybrid", RERANKED} <= set(names) <= {"random", *SCORED, *SEARCHED, RERANKED}
+    assert {"random", "dsir", "hybrid", RERANKED} <= set(names) <= {"random", *SCORED, *BY_VECTORS, RERANKED}
     assert "CPU time, not FLOPs" in where
     assert "research/RESULTS.md" in where

@@ -22,17 +22,11 @@ from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.retrieval.search.query import Docs, Dropped, Engine, Found, Query, Scores, choose, fit, make_queries
 from tlm.settings.options import NOT_NEGATIVE, Range
-from tlm.settings.sections import MOST_HITS, SAMPLED
+from tlm.settings.sections import MOST_HITS
+from tlm.settings.selectors import BY_VECTORS, SELECTORS, WITH_QUERIES
 
 VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wrote them
-SEARCHED, SCORED = ("dense", "hybrid"), ("dsir", "classifier")
-RERANKED = "rerank"  # by `research.rerank`, with a model that was trained on BM25's text
-WITHOUT_QUERIES = ("random", *SCORED, RERANKED)  # the arms whose hits have no query
-WITH_QUERIES = ("bm25", *SEARCHED)
-RETRIEVED = (*WITH_QUERIES, "random", *SCORED)
 EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
-_NO_TERM, _NO_VECTOR = "no passage has any of its terms", "none of its words has a vector"
-NOTHING_FOUND = {"bm25": _NO_TERM, "dense": _NO_VECTOR, "hybrid": f"{_NO_TERM}, and {_NO_VECTOR}"}
 DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has
 
 
@@ -119,8 +113,8 @@ def _check(arm: str, top_k: int, like: str, embedder: str) -> None:
     if (arm == "bm25") == bool(like):
         expected = "takes no --same-size-as" if like else "needs --same-size-as with the URI of the BM25 subset"
         raise InputError(f"arm '{arm}' {expected}")
-    if embedder and arm not in SEARCHED:
-        raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(SEARCHED)}")
+    if embedder and arm not in BY_VECTORS:
+        raise InputError(f"arm '{arm}' compares no vectors; leave --embedder out, or take {' or '.join(BY_VECTORS)}")
 
 
 def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
@@ -129,7 +123,7 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
     arm = settings["arm"]
     if arm == "bm25":
         _search(draft, recipe, open_engine(index), settings["top_k"])
-    elif arm in SEARCHED:
+    elif arm in BY_VECTORS:
         from tlm.retrieval.selectors import SEARCHERS
 
         engine = SEARCHERS[arm](index, embedder, settings["seed"])
@@ -158,7 +152,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     def hits() -> Iterator[Found]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
-                dropped.append((number, "no hit", NOTHING_FOUND[recipe.settings["arm"]]))
+                dropped.append((number, "no hit", SELECTORS[recipe.settings["arm"]].nothing_found))
             yield number, docs[: most[number]], scores[: most[number]]
 
     rows = write_hits(draft.folder / "hits.parquet", hits())
@@ -231,29 +225,16 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Arti
     if arm == "random":
         docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[:enough]
         return write_chosen(draft, arm, docs, np.zeros(len(docs), np.float32), wanted)
-    from tlm.retrieval.selectors import SELECTORS
+    from tlm.retrieval.selectors import SCORERS
 
     asking = [text for _, text in training_texts(task)]
-    write_chosen(draft, arm, *best(SELECTORS[arm](corpus, asking, seed), enough), wanted)
+    write_chosen(draft, arm, *best(SCORERS[arm](corpus, asking, seed), enough), wanted)
 
 
 def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, NDArray[np.float32]]:
     """The `count` passages with the highest scores and these, highest first; of equal ones, the first passage."""
     docs = np.argsort(-scores, kind="stable")[:count]
     return docs, scores[docs].astype(np.float32)
-
-
-def draws(arm: str, passages: float = float("inf"), *, vectors: bool = False) -> bool:
-    """Return whether another seed gives an arm another text.
-
-    "random" and "dsir" draw. The others learn from a sample of the corpus, which of a small one is the whole.
-
-    Args:
-        arm: Name of the arm.
-        passages: How many the corpus has.
-        vectors: Whether the vectors are there already, in the index or by a published model.
-    """
-    return passages > SAMPLED.get(arm, float("inf")) and not (vectors and arm in SEARCHED)
 
 
 def training_texts(task: Artifact) -> list[tuple[int, str]]:

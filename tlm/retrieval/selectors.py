@@ -32,7 +32,7 @@ from tlm.retrieval.search.analyzer import batched
 from tlm.retrieval.search.embed import Embed, StaticEmbedder, published_vectors
 from tlm.retrieval.search.index import VECTORS, located, open_engine
 from tlm.retrieval.search.query import Docs, Engine, Scores
-from tlm.settings.sections import SAMPLED
+from tlm.settings.selectors import SELECTORS
 from tlm.shallow.features import letters_of
 from tlm.shallow.models import one_thread
 
@@ -52,11 +52,11 @@ def dsir(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:
 
 def classifier(corpus: Artifact, texts: Sequence[str], seed: int) -> Floats:
     """The log-odds that each passage is the task's; the passages that it is compared with are drawn by `seed`."""
-    others = list(sample(corpus, SAMPLED["classifier"], seed))
+    others = list(sample(corpus, int(SELECTORS["classifier"].sampled), seed))
     return scores_of_all(corpus, partial(log_odds, fitted(texts, others)))
 
 
-SELECTORS = {"dsir": dsir, "classifier": classifier}  # (corpus, texts of the task, seed) -> scores, in order of `doc`
+SCORERS = {"dsir": dsir, "classifier": classifier}  # (corpus, texts of the task, seed) -> scores, in order of `doc`
 
 
 def word_shares(texts: Iterable[str]) -> Floats:

@@ -17,12 +17,12 @@ from tlm.errors import InputError, NothingLeft, nearest
 from tlm.evaluation.score.baseline import EMBEDDINGS, baseline
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.progress import say
-from tlm.retrieval.retrieve import RETRIEVED, draws
 from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY, Selection, export, seed_of
 from tlm.runs.advise import advice_for
 from tlm.settings import presets
 from tlm.settings.options import Compute, Filters
 from tlm.settings.sections import Preset
+from tlm.settings.selectors import RETRIEVED, draws
 from tlm.training.distributed.launch import filled
 from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all

@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MOST_HITS = 10_000  # of a query; Elasticsearch's default limit (index.max_result_window), used for both engines
-# Passages of a corpus above which an arm depends on the seed: it draws its text, or learns from a sample of so many.
-SAMPLED = {"random": 0, "dsir": 0, "classifier": 20_000, "dense": 50_000, "hybrid": 50_000}
 Count: TypeAlias = Annotated[int, Field(gt=0)]
 Amount: TypeAlias = Annotated[float, Field(ge=0)]
 Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]

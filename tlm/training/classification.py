@@ -24,6 +24,7 @@ from tlm.progress import say
 from tlm.retrieval.subset.export import PUBLISHED, further_text
 from tlm.settings.options import Compute
 from tlm.settings.sections import Finetune, Model
+from tlm.settings.selectors import SELECTORS
 from tlm.shallow.folder import config_of
 from tlm.shallow.temperature import fitted_temperature
 from tlm.training.checkpoint import Best, Curve, Snapshots, State
@@ -226,8 +227,12 @@ def _code(label: str) -> str:
     return f"`{printable(label).replace('`', chr(39))}`"
 
 
-def _passages(arm: str, known: dict[str, str]) -> str:
-    """What is said of the passages of an arm. The arms of published models have their names in them."""
+def _passages(arm: str, others: dict[str, str]) -> str:
+    """What is said of the passages of an arm; `others` are those whose text no selector chose.
+
+    The arms of published models have their names in them.
+    """
+    known = others | {name: selector.card for name, selector in SELECTORS.items()}
     if not arm.startswith(PUBLISHED):
         return known.get(arm, arm)
     text = further_text(arm)

@@ -15,8 +15,8 @@ from tlm.evaluation.score.evaluate import SPEED
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import spread
 from tlm.evaluation.score.mix import mixed
-from tlm.retrieval.retrieve import WITHOUT_QUERIES
 from tlm.settings.options import Prices
+from tlm.settings.selectors import WITHOUT_QUERIES
 
 NOTHING_KNOWN = Spent()
 

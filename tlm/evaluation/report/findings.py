@@ -10,7 +10,8 @@ from tlm.evaluation.score.baseline import EMBEDDINGS
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference
 from tlm.evaluation.score.mix import ENCODER, LINEAR, NETWORKS, STUDENT
-from tlm.retrieval.subset.export import PUBLISHED
+from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY
+from tlm.settings.selectors import SELECTORS
 
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
 LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one
@@ -148,7 +149,7 @@ def _texts(groups: list[Summary], like: Summary) -> list[tuple[Summary, Summary,
     return [
         (first, second, TEXT)
         for first, second in product(alike, repeat=2)
-        if first["text"] == "bm25" and second["text"] in ("random", "task-only") and _differ_in_text(first, second)
+        if first["text"] == "bm25" and second["text"] in ("random", TASK_ONLY) and _differ_in_text(first, second)
     ]
 
 
@@ -158,15 +159,7 @@ def _differ_in_text(first: Summary, second: Summary) -> bool:
     return PUBLISHED not in first["kind"] or renamed == second["name"]
 
 
-OTHER_TEXT = {
-    "random": "random text",
-    "task-only": "the task’s own text",
-    "dsir": "text by importance (DSIR)",
-    "classifier": "text by a classifier",
-    "dense": "text by vectors",
-    "hybrid": "text by BM25 and vectors",
-    "rerank": "text by influence (ISS)",
-}
+OTHER_TEXT = {TASK_ONLY: "the task’s own text"} | {name: selector.called for name, selector in SELECTORS.items()}
 PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks; with padding, by the paper's rule
 
 

@@ -25,7 +25,7 @@ from tlm.evaluation.pages.plain import markdown, terminal
 from tlm.evaluation.pages.text import label_text, shared_words, visible, whole_text
 from tlm.evaluation.report.lineage import without_root
 from tlm.evaluation.report.runs import Group
-from tlm.retrieval.retrieve import WITHOUT_QUERIES
+from tlm.settings.selectors import WITHOUT_QUERIES
 
 PASSAGES = "passages-*.parquet"
 OPEN = 3  # passages of an arm that a page shows at once

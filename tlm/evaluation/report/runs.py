@@ -21,9 +21,9 @@ from tlm.evaluation.report.lineage import flat, plain
 from tlm.evaluation.score.intervals import Arm, Predictions, Score, Spread, spread, with_interval
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import METRIC_NAMES
-from tlm.retrieval.retrieve import draws
 from tlm.settings.options import Prices
 from tlm.settings.sections import SECTIONS
+from tlm.settings.selectors import draws
 
 HOUR, KILOWATT_HOUR = 3600.0, 3.6e6
 TRAINED = ("tokenizer", "checkpoint", "model")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import sample
 from tlm.errors import InputError
-from tlm.settings.sections import SAMPLED
+from tlm.settings.selectors import SELECTORS
 from tlm.shallow import folder as folders
 from tlm.shallow import published
 from tlm.shallow.features import words_of
@@ -45,7 +45,7 @@ class StaticEmbedder:
         Raises:
             InputError: no word occurs often enough.
         """
-        texts = list(sample(corpus, SAMPLED["dense"], seed))
+        texts = list(sample(corpus, int(SELECTORS["dense"].sampled), seed))
         with one_thread():
             found = word_vectors(texts)
             if not found.words:

@@ -26,10 +26,11 @@ from tlm.data.reading.records import BadRow, Record, Rejects, text_of
 from tlm.data.registry import subset_address
 from tlm.errors import NothingLeft
 from tlm.progress import say, track
-from tlm.retrieval.retrieve import RERANKED, RETRIEVED, retrieve
+from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.subset import judge
 from tlm.retrieval.subset.judge import Candidates, Verdicts
 from tlm.settings.options import Filters, names_in
+from tlm.settings.selectors import RERANKED, RETRIEVED
 
 VERSION, OF_IMPORT = 5, 5
 

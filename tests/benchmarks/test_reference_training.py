@@ -14,7 +14,7 @@ from research.benchmarks.reference.joint import CLASSES, AuthorsLoop, JointModel
 from research.benchmarks.reference.trainer import AtSteps, trainer
 from tests.conftest import missing
 from tests.toys import ragged
-from tests.unit.test_encoder import LABELS, SPECIAL, VOCABULARY, made, masked_batch
+from tests.unit.training.test_encoder import LABELS, SPECIAL, VOCABULARY, made, masked_batch
 from tlm.artifacts.produce import Recipe
 from tlm.settings.options import Compute
 from tlm.settings.presets import resolve

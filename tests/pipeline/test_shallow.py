@@ -20,7 +20,7 @@ from tests.pipeline.test_rerank import after
 from tests.pipeline.test_run import arguments, artifacts
 from tests.servers.model_registry import StandIn, serving
 from tests.tiny import in_files, write_rows, write_tiny
-from tests.unit.test_project import pins
+from tests.unit.project.test_project import pins
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
 from tlm.runs.plan import NOTHING_RETRIEVED

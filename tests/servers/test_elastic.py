@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.searchable import assert_same, by_query, columns, corpus_of, docstrings, task_of
-from tests.unit.test_analyzer import CLASSES
+from tests.unit.retrieval.test_analyzer import CLASSES
 from tlm.artifacts.artifact import Artifact
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search import elastic_build

@@ -16,7 +16,7 @@ from tests.k8s import tools
 from tests.servers.faulty import RESET, Request, faulty
 from tests.servers.servers import Server, free_port, fresh_folder, running
 from tests.toys import read_json
-from tests.unit.test_mix import Store
+from tests.unit.evaluation.test_mix import Store
 from tlm.artifacts.artifact import Artifact
 from tlm.evaluation.report.report import report
 from tlm.evaluation.report.tracking import ADDRESS, HOW, PARENT

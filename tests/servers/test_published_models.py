@@ -5,8 +5,8 @@ import pytest
 
 from tests.published import write_bert
 from tests.toys_training import GLUE, TOPICS, task
-from tests.unit.test_embeddings import with_dense
-from tests.unit.test_shallow import task_of
+from tests.unit.shallow.test_embeddings import with_dense
+from tests.unit.shallow.test_shallow import task_of
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import baseline
 from tlm.runs.plan import settings

@@ -29,7 +29,7 @@ from tests.k8s import tools
 from tests.servers.faulty import HALF, HANG_UP, LOST, RESET, Answer, Request, Weather, faulty
 from tests.servers.model_registry import StandIn, serving
 from tests.toys import make, make_task
-from tests.unit.test_mix import LABELS, SPLITS, Store, encoder, rows_of
+from tests.unit.evaluation.test_mix import LABELS, SPLITS, Store, encoder, rows_of
 from tlm.artifacts.artifact import Artifact, remove
 from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.predict import predict

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.training.worlds import LOOKED_AT, PLANS, SAVE_SECONDS, STEPS, TICKS
-from tests.unit.test_encoder import made, masked_batch
+from tests.unit.training.test_encoder import made, masked_batch
 from tlm.settings.presets import resolve
 from tlm.training.checkpoint import State
 from tlm.training.device import autocast

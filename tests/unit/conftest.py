@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.unit.test_mix import Store
+    from tests.unit.evaluation.test_mix import Store
 
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> "Store":
     """A task with classes, and models of each kind for it."""
-    from tests.unit.test_mix import Store
+    from tests.unit.evaluation.test_mix import Store
 
     return Store(tmp_path_factory.mktemp("store"), seeds=(1, 2))
 
@@ -19,6 +19,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> "Store":
 @pytest.fixture(scope="session")
 def numbers(tmp_path_factory: pytest.TempPathFactory) -> "Store":
     """A task with numbers to predict, and models without a network for it."""
-    from tests.unit.test_mix import Store
+    from tests.unit.evaluation.test_mix import Store
 
     return Store(tmp_path_factory.mktemp("numbers"), numbers=True)

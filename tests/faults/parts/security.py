@@ -64,7 +64,9 @@ def rows(seconds: int, seed: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name, planted.elasticsearch() as url, planted.planted(Path(name), url) as run:
         yield from secrets(run, "task-only", "random", "bm25", index_engine="elasticsearch", index_name="planted")
     yield from counted([*TESTS, f"--override-ini=cache_dir={tempfile.gettempdir()}/none"], _by_file)
-    yield from counted(["tests/unit/test_project.py", "-k", "lock"], lambda *_: "locks: hashes, one version, no host")
+    yield from counted(
+        ["tests/unit/project/test_project.py", "-k", "lock"], lambda *_: "locks: hashes, one version, no host"
+    )
 
 
 def _by_file(module: str, _: str) -> str:

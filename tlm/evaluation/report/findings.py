@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tlm.evaluation.pages.text import power, signed
 from tlm.evaluation.report.runs import Summary
@@ -42,8 +42,8 @@ def planned(groups: list[Summary]) -> list[Planned]:
     pairs: dict[frozenset[str], Planned] = {}
     for first, second, question in _questions(groups):
         if first is not second:
-            one = Planned(first["name"], second["name"], question)
-            pairs.setdefault(frozenset(one[:2]), one)
+            names = first["name"], second["name"]
+            pairs.setdefault(frozenset(names), Planned(*names, question))
     return list(pairs.values())
 
 
@@ -105,12 +105,14 @@ def recommended(groups: list[Summary], differences: Sequence[Difference]) -> tup
         differences: The differences on test of their `planned` pairs.
     """
     best, linear = challenger(groups), linear_of(groups)
-    names = best["name"], linear["name"] if linear is not None else ""
-    found = next((one for one in differences if (one["first"], one["second"]) == names), None)
-    if linear is None or found is None:
-        return best, found
+    if linear is None:
+        return best, None
+    names = best["name"], linear["name"]
+    difference = next((one for one in differences if (one["first"], one["second"]) == names), None)
+    if difference is None:
+        return best, None
     needed = LIKELY if _gap(best, linear) < SAME else 0.5
-    return best if found["chance"] >= needed else linear, found
+    return (best if difference["chance"] >= needed else linear), difference
 
 
 def linear_of(groups: list[Summary]) -> Summary | None:
@@ -118,33 +120,45 @@ def linear_of(groups: list[Summary]) -> Summary | None:
     return max((one for one in groups if one["kind"] == LINEAR), key=lambda one: one["dev"]["mean"], default=None)
 
 
-def _questions(groups: list[Summary]) -> Iterator[tuple[Summary, Summary, str]]:
-    best = challenger(groups)
+Question: TypeAlias = tuple[Summary, Summary, str]
+
+
+def _questions(groups: list[Summary]) -> Iterator[Question]:
+    """The pairs to compare with their questions, which may repeat a pair or compare a group with itself."""
+    best, linear = challenger(groups), linear_of(groups)
     encoders = [group for group in groups if group["kind"] == ENCODER]
-    linear = linear_of(groups)
     if linear is not None:
         yield best, linear, AHEAD
         if encoders:
             yield best_on_dev(encoders), linear, AHEAD
-    own = _mixed([group for group in groups if group["kind"] != IMPORTED])
-    with_network = [group for group in own if _has_network(group)]
-    without = [group for group in own if group not in with_network]
-    yield from _texts(own, best) or (_texts(own, best_on_dev(without)) if without else [])
-    if with_network and without:
-        yield best_on_dev(with_network), best_on_dev(without), NETWORK
-    of_others = [group for group in own if any(one in group["kind"] for one in (PUBLISHED, EMBEDDINGS))]
-    if of_others and len(of_others) < len(own):
-        yield best_on_dev([group for group in own if group not in of_others]), best_on_dev(of_others), PRETRAINED
+    imported = [group for group in groups if group["kind"] == IMPORTED]
+    yield from _gain_questions(_mixed([group for group in groups if group["kind"] != IMPORTED]), best)
     yield from ((first, second, ENCODERS) for first, second in combinations(encoders, 2))
-    ours = [best] if linear is None else [best, linear]  # of which one is recommended
-    yield from ((mine, one, OTHERS) for mine, one in product(ours, groups) if one["kind"] == IMPORTED)
+    to_recommend = [best] if linear is None else [best, linear]
+    yield from ((ours, theirs, OTHERS) for ours, theirs in product(to_recommend, imported))
     for student, teacher in product(groups, repeat=2):
         if student["kind"] == STUDENT and set(student["taught_by"]) & set(teacher["models"]):
             yield student, teacher, TEACHER
 
 
-def _texts(groups: list[Summary], like: Summary) -> list[tuple[Summary, Summary, str]]:
-    """BM25's text against other text, in models of a kind."""
+def _gain_questions(own: list[Summary], best: Summary) -> Iterator[Question]:
+    """The pairs of our models that show what retrieved text, a network and our own text gain."""
+    with_network = [group for group in own if _has_network(group)]
+    without = [group for group in own if group not in with_network]
+    texts = _texts(own, best)
+    if not texts and without:
+        texts = _texts(own, best_on_dev(without))
+    yield from texts
+    if with_network and without:
+        yield best_on_dev(with_network), best_on_dev(without), NETWORK
+    pretrained = [group for group in own if any(kind in group["kind"] for kind in (PUBLISHED, EMBEDDINGS))]
+    others = [group for group in own if group not in pretrained]
+    if pretrained and others:
+        yield best_on_dev(others), best_on_dev(pretrained), PRETRAINED
+
+
+def _texts(groups: list[Summary], like: Summary) -> list[Question]:
+    """BM25's text against other text, in models of the kind of `like`."""
     alike = [group for group in groups if group["kind"] == like["kind"]]
     return [
         (first, second, TEXT)
@@ -175,10 +189,10 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
     linear, best = linear_of(whole), challenger(whole)
     if best is linear:
-        said = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."
-        return [said, *_order(differences)]
-    shown = [_use(whole, metric, differences), *_gains(best, whole, differences), *_order(differences)]
-    return [*shown, *_scale(trained)]
+        only = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."
+        return [only, *_order(differences)]
+    use = _use(whole, metric, differences)
+    return [use, *_gains(best, whole, differences), *_order(differences), *_scale(trained)]
 
 
 def finished(groups: list[Summary]) -> list[Summary]:
@@ -213,8 +227,8 @@ def points(one: Difference) -> str:
     """A difference in points (hundredths), with its interval and how likely the first is ahead."""
     likely = f"{chance_text(one['chance'])} likely to be ahead on new texts"
     interval = interval_text(one, "95 % interval {:+.1f} to {:+.1f}")
-    said = f"{likely}, for these very runs" if one["low"] is None else f"{interval}, {likely}"
-    return f"{signed(100 * one['mean'])} points ({said})"
+    sure = f"{likely}, for these very runs" if one["low"] is None else f"{interval}, {likely}"
+    return f"{signed(100 * one['mean'])} points ({sure})"
 
 
 def seen_from(name: str, one: Difference) -> Difference:
@@ -229,7 +243,9 @@ def seen_from(name: str, one: Difference) -> Difference:
 def chance_text(probability: float) -> str:
     """A probability in percent; never 0 % or 100 %."""
     percent = round(100 * probability)
-    return "under 1 %" if percent < 1 else "over 99 %" if percent > 99 else f"{percent} %"
+    if percent < 1:
+        return "under 1 %"
+    return "over 99 %" if percent > 99 else f"{percent} %"
 
 
 WORDS = ((0.99, "very probably"), (0.9, "probably"), (0.0, "perhaps"))
@@ -238,32 +254,33 @@ WORDS = ((0.99, "very probably"), (0.9, "probably"), (0.0, "perhaps"))
 def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> str:
     """Say which model to use, what it scores, and how likely it is to be better than the linear model."""
     best, linear = challenger(groups), linear_of(groups)
-    chosen, found = recommended(groups, differences)
+    chosen, difference = recommended(groups, differences)
     over = "mean and standard deviation of " if len(chosen["seeds"]) > 1 else ""
-    how = "" if chosen["fixed"] else f" ({over}{chosen['repeats']})"
-    scored = f"{score_text(chosen['test'])} {metric} on test{how}."
-    passed = _simpler(groups, best)
-    if chosen is linear and found is not None:
-        return f"Use the linear model: {scored} {_passed_over(best, linear, found)}{passed}"
-    if found is None:
-        return f"Use {chosen['name']}: {scored}{passed or ' It is the best of these models on dev.'}"
-    return f"Use {chosen['name']}: {scored} {_ahead(found)}{passed}"
+    runs = "" if chosen["fixed"] else f" ({over}{chosen['repeats']})"
+    scored = f"{score_text(chosen['test'])} {metric} on test{runs}."
+    simpler = _simpler(groups, best)
+    if difference is None:
+        return f"Use {chosen['name']}: {scored}{simpler or ' It is the best of these models on dev.'}"
+    if chosen is linear:
+        return f"Use the linear model: {scored} {_passed_over(best, linear, difference)}{simpler}"
+    return f"Use {chosen['name']}: {scored} {_ahead(difference)}{simpler}"
 
 
-def _ahead(found: Difference) -> str:
+def _ahead(difference: Difference) -> str:
     """Say in words and numbers how far a model is ahead of the linear one, and how sure that is."""
-    word = next(word for least, word in WORDS if found["chance"] >= least)
-    interval = interval_text(found, " (95 % interval {:+.1f} to {:+.1f})") if found["low"] is not None else ""
-    likely = f"{word} better on new texts, too ({chance_text(found['chance'])})."
-    said = f"That is {_against(100 * found['mean'])} the linear model{interval}: {likely}"
-    few = f"fewer than {LEAST_SEEDS} seeds or draws of text do not show how others would do."
-    return said if interval else f"{said} This holds for this very run; {few}"
+    word = next(word for least, word in WORDS if difference["chance"] >= least)
+    likely = f"{word} better on new texts, too ({chance_text(difference['chance'])})."
+    above = f"That is {_against(100 * difference['mean'])} the linear model"
+    if difference["low"] is None:
+        few = f"fewer than {LEAST_SEEDS} seeds or draws of text do not show how others would do."
+        return f"{above}: {likely} This holds for this very run; {few}"
+    return f"{above}{interval_text(difference, ' (95 % interval {:+.1f} to {:+.1f})')}: {likely}"
 
 
-def _passed_over(best: Summary, linear: Summary, found: Difference) -> str:
+def _passed_over(best: Summary, linear: Summary, difference: Difference) -> str:
     """Say why the linear model is named and not the one that it was compared with."""
-    gap, likely = 100 * _gap(best, linear), chance_text(found["chance"])
-    on_test = f"{_against(100 * found['mean'])} it on test ({likely} likely to be ahead on new texts)"
+    gap, likely = 100 * _gap(best, linear), chance_text(difference["chance"])
+    on_test = f"{_against(100 * difference['mean'])} it on test ({likely} likely to be ahead on new texts)"
     only, joined = ("", "but") if gap >= 100 * SAME else ("only ", "and")
     return f"{best['name']} is {_against(gap, only)} it on dev, {joined} {on_test}."
 
@@ -296,10 +313,12 @@ def _gains(best: Summary, groups: list[Summary], differences: Sequence[Differenc
     """Say what the retrieved text and the network gained, with the two rows that say so."""
     texts = {group["name"]: _text_of(group) for group in groups}
     for one in (one for one in differences if one["low"] is not None and one["question"] in GAINS):
-        first, second, (what, other) = one["first"], one["second"], GAINS[one["question"]]
-        if one["question"] != AHEAD or first != best["name"]:
-            verdict = {first: "ahead of", second: "behind"}.get(one["ahead"], "not shown to be ahead of")
-            yield f"{what} is {verdict} {other or texts[second]}: {points(one)}, {first} over {second}."
+        first, second = one["first"], one["second"]
+        if one["question"] == AHEAD and first == best["name"]:  # `_use` says it
+            continue
+        what, other = GAINS[one["question"]]
+        verdict = {first: "ahead of", second: "behind"}.get(one["ahead"], "not shown to be ahead of")
+        yield f"{what} is {verdict} {other or texts[second]}: {points(one)}, {first} over {second}."
 
 
 def _text_of(group: Summary) -> str:
@@ -309,10 +328,13 @@ def _text_of(group: Summary) -> str:
 
 
 def _order(differences: Sequence[Difference]) -> Iterator[str]:
-    found = [one for one in differences if one["low"] is not None and one["question"] in (ENCODERS, OTHERS)]
-    for one in (seen_from(one["ahead"], one) for one in found if one["ahead"]):
-        yield f"{one['first']} is ahead of {one['second']}: {points(one)}."
-    if still_open := [f"{one['first']} and {one['second']}" for one in found if not one["ahead"]]:
+    """Say who is ahead among encoders and among models of others, and where no order is claimed."""
+    with_interval = [one for one in differences if one["low"] is not None and one["question"] in (ENCODERS, OTHERS)]
+    for one in with_interval:
+        if one["ahead"]:
+            ahead = seen_from(one["ahead"], one)
+            yield f"{ahead['first']} is ahead of {ahead['second']}: {points(ahead)}."
+    if still_open := [f"{one['first']} and {one['second']}" for one in with_interval if not one["ahead"]]:
         yield f"No order is claimed between {', between '.join(still_open)}, because each interval includes 0."
 
 

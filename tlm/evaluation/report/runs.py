@@ -57,12 +57,13 @@ class Spent:
     @classmethod
     def of_stage(cls, counted: dict[str, Any], run: dict[str, Any]) -> "Spent":
         """The cost of a stage from the counts in its manifest (tokens, flops, …) and the facts in its run.json."""
-        energy = [run[name] for name in JOULES if run.get(name) is not None]
-        on_gpu = run.get("device", "cpu") != "cpu" or any("gpu_seconds" + end in run for end in ("", AT_LEAST))
-        whole = not any(name + AT_LEAST in run for name in JOULES) and ("gpu_joules" in run or not on_gpu)
         amounts = {name: counted.get(name) for name in ("steps", "tokens", "flops", "paper_flops")}
         times = {name: run.get(name) for name in ("seconds", "gpu_seconds", "cpu_seconds")}
-        return cls(**amounts, **times, joules=sum(energy) if energy and whole else None)
+        energy = [run[name] for name in JOULES if run.get(name) is not None]
+        at_least = any(name + AT_LEAST in run for name in JOULES)
+        on_gpu = run.get("device", "cpu") != "cpu" or "gpu_seconds" in run or "gpu_seconds" + AT_LEAST in run
+        gpus_unknown = on_gpu and "gpu_joules" not in run
+        return cls(**amounts, **times, joules=sum(energy) if energy and not (at_least or gpus_unknown) else None)
 
     def money(self, prices: Prices) -> float | None:
         """The cost at `prices`; None if something with a price was not measured, or nothing used has a price."""
@@ -70,8 +71,9 @@ class Spent:
             return None
         if prices.kilowatt_hour and self.joules is None:
             return None
-        hours = prices.gpu_hour * (self.gpu_seconds or 0) + prices.cpu_hour * (self.cpu_seconds or 0)
-        return hours / HOUR + prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR or None
+        time = (prices.gpu_hour * (self.gpu_seconds or 0) + prices.cpu_hour * (self.cpu_seconds or 0)) / HOUR
+        energy = prices.kilowatt_hour * (self.joules or 0) / KILOWATT_HOUR
+        return (time + energy) or None
 
     def grams(self, prices: Prices) -> float | None:
         """Grams of CO2 equivalents; None if the energy was not measured, or no grid intensity is given."""
@@ -93,13 +95,14 @@ def total(costs: Iterable[Spent]) -> Spent:
 
     FLOPs are of those costs that have any. GPU and CPU time are known if each cost has one of the two.
     """
-    found = list(costs)
-    timed = all(cost.cpu_seconds is not None or cost.gpu_seconds is not None for cost in found)
+    summands = list(costs)
+    timed = all(cost.cpu_seconds is not None or cost.gpu_seconds is not None for cost in summands)
+    of_some = ("flops", "cpu_seconds", "gpu_seconds") if timed else ("flops",)  # need not be known of each cost
 
     def added(name: str) -> float | None:
-        values = [value for cost in found if (value := getattr(cost, name)) is not None]
-        of_some = name == "flops" or (timed and name in ("cpu_seconds", "gpu_seconds"))
-        return float(sum(values)) if values and (of_some or len(values) == len(found)) else None
+        values = [getattr(cost, name) for cost in summands]
+        known = [value for value in values if value is not None]
+        return float(sum(known)) if known and (len(known) == len(values) or name in of_some) else None
 
     return Spent(**{name: added(name) for name in vars(Spent())})
 
@@ -147,9 +150,9 @@ def _by_chance(subset: Artifact) -> bool:
     hits, index = follow(subset, "hits"), follow(subset, "hits", "index")
     corpus = follow(subset, "corpus") or follow(index, "corpus")
     passages = corpus.details["passages"] if corpus is not None else float("inf")
-    of_index = index is not None and index.details.get("vectors")
-    vectors = bool(of_index or (hits is not None and hits.manifest.settings.get("embedder")))
-    return draws(subset.details["arm"], passages, vectors=vectors)
+    index_of_vectors = index is not None and bool(index.details.get("vectors"))
+    found_by_vectors = hits is not None and bool(hits.manifest.settings.get("embedder"))
+    return draws(subset.details["arm"], passages, vectors=index_of_vectors or found_by_vectors)
 
 
 COLUMNS = ["split", "gold", "predicted", "group", "copied"]  # the part of predictions.parquet that intervals need
@@ -215,26 +218,32 @@ class ScoredModel:
 
         Also digests of what may be another one under the same settings: corpora and published files.
         """
-        last, hits, start = self.model or self.checkpoint, follow(self.subset, "hits"), follow(self.checkpoint, "start")
+        last = self.model or self.checkpoint
+        hits, start = follow(self.subset, "hits"), follow(self.checkpoint, "start")
         steps = (hits, self.subset, follow(last, "task_tokens", "tokenizer"), start, self.checkpoint, self.model)
-        made = [one.manifest for one in steps if one is not None]
-        found = {f"version of {one.step}": str(one.version) for one in made if one.kind in TRAINED}
-        files = [(one, name) for one in made for name in FILES if name in one.settings]
-        found |= {f"{name} of {one.step}": value_sha256(one.settings[name])[:DIGITS] for one, name in files}
+        manifests = [step.manifest for step in steps if step is not None]
+        found = {f"version of {made.step}": str(made.version) for made in manifests if made.kind in TRAINED}
+        files = [(made, name) for made in manifests for name in FILES if name in made.settings]
+        found |= {f"{name} of {made.step}": value_sha256(made.settings[name])[:DIGITS] for made, name in files}
         behind = last.lineage() if last is not None and not members(last) else ()  # `variant` has those of members
         if corpora := {one.content[:DIGITS] for one in behind if one.manifest.kind == "corpus"}:
             found["corpus"] = ", ".join(sorted(corpora))
         if (taught := follow(self.model, "subset_tokens", "data")) is not None:  # of a student
             found["answers for"] = str(taught.details["arm"])
-        values = dict(pair for one in (*made, self.artifact.manifest) for pair in flat(one.settings))
-        left_out = {name for name in values if name.split(".")[-1] == "seed" or name.split(".")[0] in FILES}
-        return found | {name: plain(value) for name, value in values.items() if name not in left_out}
+        for made in (*manifests, self.artifact.manifest):
+            for name, value in flat(made.settings):
+                if name.split(".")[-1] != "seed" and name.split(".")[0] not in FILES:
+                    found[name] = plain(value)
+        return found
 
     def variant(self) -> dict[str, str]:
         """The settings that distinguish runs of one arm: `settings`, and those of a mixture's members."""
-        parts = [(one.details["arm"], ScoredModel.read(one).variant()) for one in members(self.model)]
-        named = ((name if ": " in name else f"{arm}: {name}", part[name]) for arm, part in parts for name in part)
-        return dict(named) | self.settings()
+        found: dict[str, str] = {}
+        for member in members(self.model):
+            for name, value in ScoredModel.read(member).variant().items():
+                # a member that is a mixture has put the arms of its own members before their settings
+                found[name if ": " in name else f"{member.details['arm']}: {name}"] = value
+        return found | self.settings()
 
 
 Costs = dict[str, Spread]  # by the parts of `Spent`, and money and grams
@@ -306,8 +315,8 @@ class Group:
     @property
     def draws(self) -> tuple[int, ...]:
         """The draw of text that each run learned from, by number; () if no text was drawn."""
-        found = list(dict.fromkeys(run.drawn for run in self.runs))
-        return tuple(found.index(run.drawn) for run in self.runs) if any(found) else ()
+        distinct = list(dict.fromkeys(run.drawn for run in self.runs))
+        return tuple(distinct.index(run.drawn) for run in self.runs) if any(distinct) else ()
 
     @property
     def best_on_dev(self) -> int:
@@ -319,23 +328,27 @@ class Group:
 
         The same object every time, because it keeps the resampled scores, which take a while.
         """
-        if (key := (split, without_copies)) in self._predictions:
+        key = split, without_copies
+        if key in self._predictions:
             return self._predictions[key]
         metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
         chosen = pc.field("split") == split
-        chosen = chosen & ~pc.field("copied") if without_copies else chosen
+        if without_copies:
+            chosen = chosen & ~pc.field("copied")
         tables = [run.predictions.filter(chosen) for run in self.runs]
         gold = values_of(tables[0]["gold"], labels)
         predicted = np.stack([values_of(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
-        fixed = not self.draws and all(run.trained_alike for run in self.runs)
-        fixed &= bool((predicted == predicted[0]).all())
+        same_answers = bool((predicted == predicted[0]).all())
+        fixed = same_answers and not self.draws and all(run.trained_alike for run in self.runs)
         self._predictions[key] = Arm((Predictions(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
         return self._predictions[key]
 
     def summary(self, prices: Prices) -> Summary:
         """What a report says about this group."""
-        costs, models = [run.costs() for run in self.runs], [run.model for run in self.runs if run.model is not None]
+        costs, distinct_draws = [run.costs() for run in self.runs], len(set(self.draws))
+        models = [run.model for run in self.runs if run.model is not None]
+        of_members = [member.manifest.inputs for model in models for member in members(model)]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
         return {
@@ -346,14 +359,14 @@ class Group:
             "text": self.row.text,
             "role": "",  # the report gives each group its colour
             "seeds": self.seeds,
-            "draws": len(set(self.draws)),
-            "repeats": repeats(len(self.runs), len(set(self.draws)), alike=all(run.trained_alike for run in self.runs)),
+            "draws": distinct_draws,
+            "repeats": repeats(len(self.runs), distinct_draws, alike=all(run.trained_alike for run in self.runs)),
             "fixed": self.on("test").fixed,
             "parameters": first.get("parameters"),
             "vocabulary": self.runs[0].vocabulary(),
             "models": [model.manifest.key for model in models],
-            "mixes": [of.key for model in models for one in members(model) if (of := one.manifest.inputs.get("model"))],
-            "taught_by": [of.key for model in models if (of := model.manifest.inputs.get("teacher"))],
+            "mixes": [inputs["model"].key for inputs in of_members if "model" in inputs],
+            "taught_by": [one.manifest.inputs["teacher"].key for one in models if "teacher" in one.manifest.inputs],
             "chosen": first.get("chosen"),
             "tried": first.get("tried"),
             "together": self._together(),
@@ -411,20 +424,21 @@ def grouped(metrics: Sequence[Artifact]) -> list[Group]:
         groups.setdefault(key, Group("", arm, stage, ReportRow.of(arm, stage))).runs.append(run)
     taken: set[str] = set()
     for (arm, stage, variant, _), group in groups.items():
-        alike = [dict(other) for *same, other, _ in groups if same == [arm, stage]]
-        group.name = _named(group.row.name, stage, dict(variant), alike)
+        variants = [dict(settings) for of, at, settings, _ in groups if (of, at) == (arm, stage)]
+        group.name = _named(group.row.name, stage, dict(variant), variants)
         while group.name in taken:  # an imported row, which comes after ours, may have any name
             group.name += f" ({stage})"
         taken.add(group.name)
     return list(groups.values())
 
 
-def _named(name: str, stage: str, mine: dict[str, str], others: list[dict[str, str]]) -> str:
+def _named(name: str, stage: str, variant: dict[str, str], variants: list[dict[str, str]]) -> str:
+    """The name of a group with those of its settings that are not the same in all groups of its arm and stage."""
     if stage == "stage 1":
         name += ", stage 1 only"
-    names = sorted({key for variant in others for key in variant if _differs(key, others)})
-    settings = [f"{key.rpartition('.')[2]}={mine[key]}" for key in names if key in mine]
-    return f"{name} ({', '.join(settings)})" if settings else name
+    differing = sorted({setting for other in variants for setting in other if _differs(setting, variants)})
+    shown = [f"{setting.rpartition('.')[2]}={variant[setting]}" for setting in differing if setting in variant]
+    return f"{name} ({', '.join(shown)})" if shown else name
 
 
 def _differs(setting: str, variants: list[dict[str, str]]) -> bool:

@@ -82,23 +82,28 @@ def _texts(subsets: Sequence[Artifact]) -> Rows:
     If a model chose a text, its training is included.
     """
     behind = everything(subsets)
-    for one in (one for one in behind if one.manifest.kind in ("corpus", "index")):
-        yield _row(ALL_TASKS, one.manifest.kind, spent_on(one), one.details.get("passages"))
+    for made in (one for one in behind if one.manifest.kind in ("corpus", "index")):
+        yield _row(ALL_TASKS, made.manifest.kind, spent_on(made), made.details.get("passages"))
     for arm in dict.fromkeys(subset.details["arm"] for subset in subsets):
         draws = [subset for subset in subsets if subset.details["arm"] == arm]
         # of a merged subset, also those of its tasks
-        exports = [one for one in behind if one.manifest.kind == "subset" and one.details["arm"] == arm]
-        hits = [follow(one, "hits") for one in exports if "hits" in one.manifest.inputs]
-        passages = draws[0].details["passages"]
-        if arm == RETRIEVED:
-            if hits:  # which subsets that differ in their filters share
-                shared = {one and one.manifest.key: one for one in hits}
-                yield _row(THIS_TASK, "retrieval", total(map(spent_on, shared.values())))
-            yield _row(THIS_TASK, "export", total(map(spent_on, exports)), passages)
-        else:
-            choosers = [follow(one, "checkpoint") for one in hits if one and "checkpoint" in one.manifest.inputs]
-            every = total(map(spent_on, [*choosers, *hits, *exports]))
-            yield _row(ARM, "selection", every.times(1 / len(draws)), passages, visible(arm, 40))
+        exports = [made for made in behind if made.manifest.kind == "subset" and made.details["arm"] == arm]
+        yield from _text(arm, draws, exports)
+
+
+def _text(arm: str, draws: Sequence[Artifact], exports: Sequence[Artifact]) -> Rows:
+    """Retrieval and export of BM25's text; what another arm's text cost, in one row, mean over its draws."""
+    passages = draws[0].details["passages"]
+    hits = [follow(subset, "hits") for subset in exports if "hits" in subset.manifest.inputs]
+    if arm != RETRIEVED:
+        choosers = [follow(one, "checkpoint") for one in hits if one and "checkpoint" in one.manifest.inputs]
+        cost = total(map(spent_on, [*choosers, *hits, *exports]))
+        yield _row(ARM, "selection", cost.times(1 / len(draws)), passages, visible(arm, 40))
+        return
+    if hits:  # subsets that differ in their filters only share them
+        distinct = {one and one.manifest.key: one for one in hits}
+        yield _row(THIS_TASK, "retrieval", total(map(spent_on, distinct.values())))
+    yield _row(THIS_TASK, "export", total(map(spent_on, exports)), passages)
 
 
 def _trained(group: Summary) -> Iterator[dict[str, Any]]:
@@ -106,11 +111,13 @@ def _trained(group: Summary) -> Iterator[dict[str, Any]]:
     if mixed(group["kind"]) or group["kind"] == IMPORTED:
         return
     stages = group["stages"]
-    for stage, costs in {"": group["cost"], **(stages if len(stages) > 1 else {})}.items():
-        ran = dict.fromkeys(map(device, [stages[stage]] if stage else stages.values()))
-        shared = f"one training for {', '.join(group['together'])}" if group["together"] and stage == "stage 1" else ""
-        about = "; ".join(filter(None, [*ran, shared]))
-        row = {"shared": ARM, "part": stage or "training", "arm": group["name"], "about": about}
+    parts = [("training", group["cost"], [*dict.fromkeys(map(device, stages.values()))])]
+    if len(stages) > 1:
+        parts += [(stage, costs, [device(costs)]) for stage, costs in stages.items()]
+    for part, costs, about in parts:
+        if part == "stage 1" and group["together"]:
+            about.append(f"one training for {', '.join(group['together'])}")
+        row = {"shared": ARM, "part": part, "arm": group["name"], "about": "; ".join(filter(None, about))}
         yield row | {name: costs[name]["mean"] for name in group["cost"]}
 
 
@@ -119,9 +126,6 @@ def device(stage: Mapping[str, Any]) -> str:
     count = stage["threads" if stage["device"] == "cpu" else "processes"]
     name = f"{stage['device']} × {count}" if stage["device"] and count else stage["device"]
     return ", ".join(filter(None, (name, stage["precision"])))
-
-
-Speed = Mapping[str, Any]  # of `tlm.evaluation.score.evaluate`
 
 
 def predictions(groups: Iterable[Group], prices: Prices) -> list[dict[str, Any]]:
@@ -137,8 +141,8 @@ def _predicted(group: Group, prices: Prices) -> dict[str, Any]:
     return {"name": group.name, **means, "million": {name: one["mean"] for name, one in amounts.items()}}
 
 
-def million(speed: Speed) -> Spent:
-    """The cost of a million predictions like the measured ones."""
+def million(speed: Mapping[str, Any]) -> Spent:
+    """The cost of a million predictions like the measured ones, from the `speed` of `tlm.evaluation.score.evaluate`."""
     if not speed.get("texts"):
         return NOTHING_KNOWN
     return Spent.of_stage(dict(speed), dict(speed)).times(1_000_000 / speed["texts"])

@@ -96,19 +96,27 @@ def _unchecked(groups: Sequence[Group], task: Artifact | None) -> Iterator[Check
 
 
 def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> Iterator[Check]:
-    if (total := best["examples"]["test"]) and not len(groups[0].on("test", without_copies=True).splits[0].gold):
-        said = f"All {total:,} test texts are in train too, so no score tells how a model does on new texts."
+    """Texts of test and of dev that are in train, too."""
+    test, dev = best["examples"]["test"], best["examples"]["dev"]
+    new_test, new_dev = (len(groups[0].on(split, without_copies=True).splits[0].gold) for split in ("test", "dev"))
+    if test and not new_test:
+        said = f"All {test:,} test texts are in train too, so no score tells how a model does on new texts."
         yield Check("TLM002", WARNING, said)
-    if found := best["without_copies"].get("test"):
-        theirs = linear["without_copies"]["test"]["score"] if linear is not None and linear is not best else None
-        also = f" and the linear model {score_text(theirs)}" if theirs else ""
-        count, without = total - found["n"], f"Without them, {best['name']} has {score_text(found['score'])}{also}."
-        copied = f"{count:,} of the {total:,} test texts are in train too, which raises every score."
-        yield Check("TLM002", WARNING if count > FEW_COPIES * total else NOTE, f"{copied} {without}")
-    dev = best["examples"]["dev"]
-    if copies := dev - len(groups[0].on("dev", without_copies=True).splits[0].gold):
+    if without := best["without_copies"].get("test"):
+        also = ""
+        if linear is not None and linear is not best:
+            also = f" and the linear model {score_text(linear['without_copies']['test']['score'])}"
+        copies = test - without["n"]
+        said = f"{copies:,} of the {test:,} test texts are in train too, which raises every score."
+        left = f"Without them, {best['name']} has {score_text(without['score'])}{also}."
+        yield Check("TLM002", _severity(copies, test), f"{said} {left}")
+    if copies := dev - new_dev:
         said = f"{copies:,} of the {dev:,} dev texts are in train too, so dev prefers models that repeat what they saw."
-        yield Check("TLM002", WARNING if copies > FEW_COPIES * dev else NOTE, said)
+        yield Check("TLM002", _severity(copies, dev), said)
+
+
+def _severity(copies: int, total: int) -> str:
+    return WARNING if copies > FEW_COPIES * total else NOTE
 
 
 def _small(groups: Sequence[Group]) -> Iterator[Check]:
@@ -116,10 +124,10 @@ def _small(groups: Sequence[Group]) -> Iterator[Check]:
         (scored,) = groups[0].on(split).splits
         count = len(scored.gold)
         if count < LEAST_EXAMPLES or scored.groups < LEAST_GROUPS:
-            grouped = scored.groups < count
-            of = f"{count:,} examples{f' in {scored.groups:,} groups' * grouped}, {effect}"
-            better = f"{LEAST_EXAMPLES}{f' in {LEAST_GROUPS}' * grouped} or more are better"
-            yield Check("TLM003", WARNING, f"{split} has {of}; {better}.")
+            has, better = f"{count:,} examples", f"{LEAST_EXAMPLES}"
+            if scored.groups < count:
+                has, better = f"{has} in {scored.groups:,} groups", f"{better} in {LEAST_GROUPS}"
+            yield Check("TLM003", WARNING, f"{split} has {has}, {effect}; {better} or more are better.")
 
 
 def _cut(groups: Sequence[Group]) -> Iterator[Check]:
@@ -133,21 +141,24 @@ def _cut(groups: Sequence[Group]) -> Iterator[Check]:
         if tokens is None or not length or (tokens.manifest.key, length) in seen:
             continue
         seen.add((tokens.manifest.key, length))
-        try:
-            kept, whole = (Texts.open(tokens, most).lengths for most in (length, UNCUT))
-            split = np.array(examples(tokens.input("data"))["split"].to_pylist())
-        except InputError:  # gone, which the report says elsewhere
-            continue
-        rows = {name: split == name for name in ("train", "dev", "test")}
-        texts = {name: np.mean(kept[own] < whole[own]) for name, own in rows.items()}
-        lost = {name: 1 - kept[own].sum() / whole[own].sum() for name, own in rows.items()}
-        if max(texts.values()) >= CUT:
-            of = ", ".join(f"{name} {100 * texts[name]:.0f} % and {100 * lost[name]:.1f} %" for name in rows)
-            said = f"{group.name} reads at most {length} tokens of a text. Texts that are cut, and tokens lost: {of}."
-            more = "a longer model.max_length reads more"
-            if shape.get("cut", HEAD) == HEAD:
-                more = f"model.cut={HEAD_TAIL} reads the ends of texts too, and {more}"
-            yield Check("TLM004", NOTE, f"{said} That is much: {more}." if max(lost.values()) >= MUCH else said)
+        with suppress(InputError):  # gone, which the report says elsewhere
+            yield from _lost(group.name, tokens, length, shape.get("cut", HEAD))
+
+
+def _lost(name: str, tokens: Artifact, length: int, cut: str) -> Iterator[Check]:
+    """The share of texts that a model cuts and of tokens that it loses, by split, if these are many."""
+    kept, whole = (Texts.open(tokens, most).lengths for most in (length, UNCUT))
+    splits = np.array(examples(tokens.input("data"))["split"].to_pylist())
+    rows = {split: splits == split for split in ("train", "dev", "test")}
+    texts = {split: np.mean(kept[own] < whole[own]) for split, own in rows.items()}
+    lost = {split: 1 - kept[own].sum() / whole[own].sum() for split, own in rows.items()}
+    if max(texts.values()) >= CUT:
+        shares = ", ".join(f"{split} {100 * texts[split]:.0f} % and {100 * lost[split]:.1f} %" for split in rows)
+        said = f"{name} reads at most {length} tokens of a text. Texts that are cut, and tokens lost: {shares}."
+        if max(lost.values()) >= MUCH:
+            ends = f"model.cut={HEAD_TAIL} reads the ends of texts too, and " if cut == HEAD else ""
+            said += f" That is much: {ends}a longer model.max_length reads more."
+        yield Check("TLM004", NOTE, said)
 
 
 def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
@@ -159,23 +170,19 @@ def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
         if published is None:
             continue
         if run.checkpoint is not None and run.checkpoint.uri != published.uri and not published.entries(MLM_HEAD):
-            lacks = (
-                f"{group.name} begins stage 1 without a trained head for words, because the published model has none"
-            )
-            yield Check("TLM006", NOTE, f"{lacks}; a model with one starts better.")
-        stages = {"train": run.checkpoint, "finetune": run.model}
-        settings = {name: one.manifest.settings.get(name, {}) for name, one in stages.items() if one}
-        rates = {name: own.get("lr", 0) for name, own in settings.items() if "weights" not in own}  # a part takes more
-        for name in (name for name, rate in rates.items() if rate > PUBLISHED_RATE):
-            high = f"{group.name} was trained with {name}.lr={rates[name]:g}"
-            yield Check(
-                "TLM007", WARNING, f"{high}, at which a published model forgets; {PUBLISHED_RATE:g} is the most."
-            )
+            lacks = "without a trained head for words, because the published model has none"
+            said = f"{group.name} begins stage 1 {lacks}; a model with one starts better."
+            yield Check("TLM006", NOTE, said)
+        for stage, made in (("train", run.checkpoint), ("finetune", run.model)):
+            settings = made.manifest.settings.get(stage, {}) if made is not None else {}
+            rate = settings.get("lr", 0)
+            if rate > PUBLISHED_RATE and "weights" not in settings:  # a part of the weights takes more
+                high = f"{group.name} was trained with {stage}.lr={rate:g}, at which a published model forgets"
+                yield Check("TLM007", WARNING, f"{high}; {PUBLISHED_RATE:g} is the most.")
 
 
 def _divided(task: Artifact | None) -> Iterator[Check]:
-    count = task.counts.get("divided groups", 0) if task is not None else 0
-    if count:
+    if task is not None and (count := task.counts.get("divided groups", 0)):
         of = f"{count:,} groups are in more than one split"
         yield Check("TLM008", WARNING, f"{of}, so scores may be higher than they would be for new groups.")
 
@@ -200,13 +207,14 @@ def _rare(task: Artifact | None) -> Iterator[Check]:
         return
     with suppress(InputError):  # gone, which the report says elsewhere
         scored = ("test",) if task.details["metric"] == "macro_f1" else ()  # which counts all classes alike
-        for split, one in read_splits(task, "train", *scored).items():
-            counts = one.gold.sum(axis=0) if one.gold.ndim > 1 else np.bincount(one.gold, minlength=len(labels))
+        for name, split in read_splits(task, "train", *scored).items():
+            gold = split.gold  # of several labels a text, a row for each text
+            counts = gold.sum(axis=0) if gold.ndim > 1 else np.bincount(gold, minlength=len(labels))
             rare = [place for place in np.argsort(counts, kind="stable").tolist() if counts[place] < LEAST_OF_CLASS]
-            if rare and one.texts:
+            if rare and split.texts:
                 named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
-                named += ", …" * (len(rare) > NAMED)
-                few = f"Fewer than {LEAST_OF_CLASS} examples in {split}: {len(rare):,} of {len(labels):,} classes"
+                named += ", …" if len(rare) > NAMED else ""
+                few = f"Fewer than {LEAST_OF_CLASS} examples in {name}: {len(rare):,} of {len(labels):,} classes"
                 yield Check("TLM011", NOTE, f"{few}, {named}; label more, or merge classes.")
 
 

@@ -325,9 +325,9 @@ def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
 
 def _compared(trials: list[Trial]) -> Iterator[Row]:
     """The candidates of a round as plain values, the best first, each with its difference on dev to the best."""
-    from tlm.evaluation.report.since import group_with
+    from tlm.evaluation.report.runs import grouped
 
-    scores = [group_with([trial.metrics]).on("dev") for trial in trials]
+    scores = [grouped([trial.metrics])[0].on("dev") for trial in trials]
     for trial, own in zip(trials, scores, strict=True):
         behind = difference(own, scores[0], len(trials) - 1)
         facts = {"settings": overrides_of(trial.setting), "part": trial.part, "cpu_seconds": round(trial.cost, 1)}

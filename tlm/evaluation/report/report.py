@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tlm.evaluation.report.findings import Planned, findings, finished, planned,
 from tlm.evaluation.report.lineage import dropped, everything, gone, lineage_rows, numbers
 from tlm.evaluation.report.preview import evidence
 from tlm.evaluation.report.runs import Group, Summary, grouped
-from tlm.evaluation.report.since import earlier, finding, group_with, since
+from tlm.evaluation.report.since import earlier, finding, since
 from tlm.evaluation.report.tracking import track
 from tlm.evaluation.score.imported import IMPORTED
 from tlm.evaluation.score.intervals import Difference, differences, spread
@@ -68,8 +69,9 @@ def report(
     recipe = Recipe("report", "report", VERSION, settings, inputs)
     uri = produce(recipe, root, _write, runs, prices, notes, before)
     made = Artifact.open(uri)
-    told = made.json("report.json")
-    for sentence in [*told["findings"][:1], *(one["sentence"] for one in told["checks"] if one["severity"] == WARNING)]:
+    facts = made.json("report.json")
+    warnings = [check["sentence"] for check in facts["checks"] if check["severity"] == WARNING]
+    for sentence in [*facts["findings"][:1], *warnings]:
         say(f"report: {sentence}")
     track(made)
     return uri
@@ -84,8 +86,8 @@ def _check(runs: list[Artifact]) -> None:
     imported = [(run.details["arm"], run.details["seed"]) for run in runs if run.details["stage"] == IMPORTED]
     for name, seed in imported:
         if (count := imported.count((name, seed))) > 1:
-            own = "leave all but one out, or import each with its own seed or name"
-            raise InputError(f"{count} imported predictions are called '{name}' and have seed {seed}; {own}")
+            advice = "leave all but one out, or import each with its own seed or name"
+            raise InputError(f"{count} imported predictions are called '{name}' and have seed {seed}; {advice}")
 
 
 def _write(draft: Draft, runs: list[Artifact], prices: Prices, notes: Sequence[str], before: list[Artifact]) -> None:
@@ -142,7 +144,7 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
             "role": best["role"],
             "metrics": chosen.runs[chosen.best_on_dev].artifact.manifest.key,
         },
-        "since": since(chosen, group_with(before)) if before else None,
+        "since": since(chosen, grouped(before)[0]) if before else None,
         **_answers(chosen, _looked_at(groups, best["name"], compared)),
         "evidence": evidence(groups),
         "dropped": _dropped(groups, task),
@@ -232,13 +234,15 @@ def _dropped(groups: list[Group], task: Artifact | None) -> list[dict[str, Any]]
     """Rows that each step left out: import of the corpus and the task, then each arm's retrieval and export."""
     firsts = [group.runs[0].subset for group in groups]  # of several draws, the first
     subsets = {subset.manifest.key: subset for subset in firsts if subset is not None}
-    corpus, steps = None, []
+    shown_corpus, steps = None, []
     for subset in subsets.values():
         hits = follow(subset, "hits")  # None for a merged subset
-        found = follow(hits, "index", "corpus") or follow(subset, "corpus")
-        corpus = corpus or found
-        steps += [*([dropped(hits)] if hits is not None else []), dropped(subset, found)]
-    return [dropped(artifact) for artifact in (corpus, task) if artifact is not None] + steps
+        corpus = follow(hits, "index", "corpus") or follow(subset, "corpus")
+        shown_corpus = shown_corpus or corpus
+        if hits is not None:
+            steps.append(dropped(hits))
+        steps.append(dropped(subset, corpus))
+    return [dropped(artifact) for artifact in (shown_corpus, task) if artifact is not None] + steps
 
 
 BINS = 80
@@ -270,16 +274,15 @@ def _line(group: Group, part: str, kind: str | None, column: str) -> list[list[f
     edges = np.linspace(0, steps.max() + 1, min(BINS, int(steps.max()) + 1) + 1)
     place = np.searchsorted(edges, steps, side="right") - 1
     bins = [place == index for index in range(len(edges) - 1)]
-    return [[round(float(steps[own].mean()), 1), round(float(losses[own].mean()), 4)] for own in bins if own.any()]
+    return [[round(float(steps[one].mean()), 1), round(float(losses[one].mean()), 4)] for one in bins if one.any()]
 
 
 def _read(artifact: Artifact | None, kind: str | None, column: str, task: str) -> NDArray[np.float64]:
     """Steps and losses, shape [2, n]; of a stage 1 for several tasks, external batches and `task`'s own."""
-    try:
-        file = pq.ParquetFile(artifact.path("curve.parquet")) if artifact is not None else None
-    except InputError:
-        file = None
-    rows = file.read(["step", column, "kind", "task"]).to_pylist() if file else []  # the last two are not in every file
+    rows: list[dict[str, Any]] = []
+    if artifact is not None:
+        with suppress(InputError):  # kind and task are not in every file
+            rows = pq.ParquetFile(artifact.path("curve.parquet")).read(["step", column, "kind", "task"]).to_pylist()
     chosen = (row for row in rows if kind in (None, row.get("kind")) and row.get("task") in (task, None))
     found = [(row["step"], row[column]) for row in chosen if row[column] is not None and math.isfinite(row[column])]
     return np.array(found, dtype=float).reshape(-1, 2).T

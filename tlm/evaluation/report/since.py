@@ -43,18 +43,19 @@ def earlier(against: str) -> list[Artifact]:
     Raises:
         InputError: it has nothing that could be compared.
     """
-    found = Artifact.open(against, "report", "metrics")
-    metrics, best = [found], found.manifest.key
-    if found.manifest.kind == "report":
-        metrics, best = compared(found), recommended_by(found)[0].manifest.key
+    opened = Artifact.open(against, "report", "metrics")
+    metrics, best = [opened], opened
+    if opened.manifest.kind == "report":
+        metrics, best = compared(opened), recommended_by(opened)[0]
     if (problem := metrics[0].input("task").details["problem"]) not in PROBLEMS:
         raise InputError(f"{against} is of '{problem}'; only answers of {' or '.join(PROBLEMS)} can be compared")
-    return sorted((one.artifact for one in group_with(metrics, best).runs), key=lambda one: one.content)
+    runs = group_with(metrics, best.manifest.key).runs
+    return sorted((run.artifact for run in runs), key=lambda artifact: artifact.content)
 
 
-def group_with(metrics: Sequence[Artifact], best: str = "") -> Group:
-    """The group with the metrics whose key is `best`, with its name among the other groups; the first by default."""
-    return next(group for group in grouped(metrics) if best in ["", *(run.artifact.manifest.key for run in group.runs)])
+def group_with(metrics: Sequence[Artifact], best: str) -> Group:
+    """The group with the metrics whose key is `best`, with its name among the other groups."""
+    return next(group for group in grouped(metrics) if best in [run.artifact.manifest.key for run in group.runs])
 
 
 def since(now: Group, before: Group) -> Since:
@@ -69,29 +70,31 @@ def since(now: Group, before: Group) -> Since:
     data = changes(theirs, ours)
     if not data["shared"]:
         raise InputError(f"{theirs.uri} and {ours.uri} have no text in common; compare with an earlier version of it")
-    test, old = (read_splits(task, "test")["test"] for task in (ours, theirs))
-    rows, old_rows = in_both(old, test).T
-    learned = test.copied[rows] | old.copied[old_rows]
-    both, rows, old_rows = len(rows), rows[~learned], old_rows[~learned]
+    test, old_test = (read_splits(task, "test")["test"] for task in (ours, theirs))
+    both = in_both(old_test, test)
+    new = ~(test.copied[both[:, 0]] | old_test.copied[both[:, 1]])
+    rows, old_rows = both[new].T
     renamed = _renamed(now, before, rows, old_rows)
     return {
         "names": {BEFORE: before.name, NOW: now.name},
         "data": data | {side: {visible(label, 60): n for label, n in data[side].items()} for side in ("came", "went")},
         "settings": _settings(before, now),
         "renamed": {visible(old, 60): visible(new, 60) for old, new in renamed.items()},
-        "tests": {BEFORE: len(old.texts), NOW: len(test.texts), "both": both, "compared": len(rows)},
+        "tests": {BEFORE: len(old_test.texts), NOW: len(test.texts), "both": len(both), "compared": len(rows)},
         **(_compared(now, before, rows, old_rows, test, renamed) if len(rows) else {}),
     }
 
 
 def _renamed(now: Group, before: Group, rows: Array, old_rows: Array) -> dict[str, str]:
     """What the labels that are gone are called now: those whose texts in both tests have one and the same label."""
-    labels, old_labels = (group.runs[0].values["labels"] or [] for group in (now, before))
-    golds = (group.on("test").splits[0].gold[own].tolist() for group, own in ((before, old_rows), (now, rows)))
-    found: dict[str, set[str]] = {}
-    for old, new in sorted(set(zip(*golds, strict=True))) if labels else ():
-        found.setdefault(old_labels[old], set()).add(labels[new])
-    return {old: new for old, (new, *others) in found.items() if old not in labels and not others}
+    labels, old_labels = (group.runs[0].values["labels"] for group in (now, before))
+    if not labels:
+        return {}
+    gold, old_gold = (group.on("test").splits[0].gold for group in (now, before))
+    names: dict[str, set[str]] = {}
+    for old, new in sorted(set(zip(old_gold[old_rows].tolist(), gold[rows].tolist(), strict=True))):
+        names.setdefault(old_labels[old], set()).add(labels[new])
+    return {old: new for old, (new, *others) in names.items() if old not in labels and not others}
 
 
 def _settings(before: Group, now: Group) -> list[dict[str, str]]:
@@ -101,16 +104,17 @@ def _settings(before: Group, now: Group) -> list[dict[str, str]]:
     return [{"name": name, BEFORE: old.get(name, "–"), NOW: new.get(name, "–")} for name in names]
 
 
-def _settings_of(run: ScoredModel, part: str = "") -> dict[str, str]:
+def _settings_of(run: ScoredModel) -> dict[str, str]:
     """The settings of a model, its text, and what it chose on dev; of a mixture, also those of its members."""
     corpus = follow(run.subset, "hits", "index", "corpus") or follow(run.subset, "corpus")
-    own = {"arm": run.values["arm"], "stage": run.values["stage"]}
-    own |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
-    own |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
-    found = {f"{part}{name}": value for name, value in (own | run.settings()).items()}
+    facts = {"arm": run.values["arm"], "stage": run.values["stage"]}
+    facts |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
+    facts |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
+    facts |= run.settings()
     for member in members(run.model):
-        found |= _settings_of(ScoredModel.read(member), f"{part}{visible(member.details['arm'], 40)}: ")
-    return found
+        for name, value in _settings_of(ScoredModel.read(member)).items():
+            facts[f"{visible(member.details['arm'], 40)}: {name}"] = value
+    return facts
 
 
 def _compared(
@@ -118,21 +122,24 @@ def _compared(
 ) -> Since:
     """Scores and answers on the rows of today's test that the earlier test has, too."""
     labels, old_labels = (group.runs[0].values["labels"] for group in (now, before))
-    names = labels and [*labels, *(label for label in old_labels if label not in {*labels, *renamed})]
     (ours,), (theirs,) = now.on("test").splits, before.on("test").splits
-    gold, group = ours.gold[rows], np.unique(ours.group[rows], return_inverse=True)[1]
     answers = {NOW: ours.predicted[:, rows], BEFORE: theirs.predicted[:, old_rows]}
-    if names:
-        answers[BEFORE] = np.array([names.index(renamed.get(label, label)) for label in old_labels])[answers[BEFORE]]
-    scores, best, texts = {}, [], [" ⁄ ".join(filter(None, text)) for text in texts_of(test)]
-    for side, arm in ((NOW, now), (BEFORE, before)):
-        split = Predictions(ours.metric, gold, answers[side], group, len(labels or ()))
-        scores[side] = Arm((split,), arm.on("test").fixed, arm.draws)
-        best.append(answers[side][arm.best_on_dev])
+    names = None
+    if labels:  # answers are places in `names`: the labels of now, then the labels that are gone
+        names = [*labels, *(label for label in old_labels if label not in {*labels, *renamed})]
+        places = np.array([names.index(renamed.get(label, label)) for label in old_labels])
+        answers[BEFORE] = places[answers[BEFORE]]
+    gold, groups = ours.gold[rows], np.unique(ours.group[rows], return_inverse=True)[1]
+    arms, best = {}, {}
+    for side, group in ((NOW, now), (BEFORE, before)):
+        predictions = Predictions(ours.metric, gold, answers[side], groups, len(labels or ()))
+        arms[side] = Arm((predictions,), group.on("test").fixed, group.draws)
+        best[side] = answers[side][group.best_on_dev]
+    texts = [" ⁄ ".join(filter(None, text)) for text in texts_of(test)]
     return {
-        "scores": {side: with_interval(arm) for side, arm in scores.items()},
-        "difference": differences(scores, [(NOW, BEFORE)])[0],
-        **_answers(gold, best[1], best[0], names, [texts[row] for row in rows]),
+        "scores": {side: with_interval(arm) for side, arm in arms.items()},
+        "difference": differences(arms, [(NOW, BEFORE)])[0],
+        **_answers(gold, best[BEFORE], best[NOW], names, [texts[row] for row in rows]),
     }
 
 
@@ -142,15 +149,16 @@ def _answers(gold: Array, before: Array, now: Array, names: list[str] | None, te
         moved, further = ~np.isclose(before, now), np.abs(now - gold) > np.abs(before - gold)
         kinds = dict(zip(OF_NUMBERS, (moved & further, moved & ~further), strict=True))
     else:
-        was, right = before == gold, now == gold
-        kinds = dict(zip(KINDS, (was & ~right, ~was & right, ~(was | right) & (before != now)), strict=True))
-    found = [(kind, row) for kind, mask in kinds.items() for row in np.flatnonzero(mask).tolist()]
+        was_right, is_right = before == gold, now == gold
+        to_another = ~was_right & ~is_right & (before != now)
+        kinds = dict(zip(KINDS, (was_right & ~is_right, ~was_right & is_right, to_another), strict=True))
     sides = [[visible(names[one], 60) if names else f"{one:.4g}" for one in side] for side in (gold, before, now)]
-    shown = [(kind, visible(texts[row], LONGEST_TEXT), *(side[row] for side in sides)) for kind, row in found]
+    rows = [(kind, row) for kind, mask in kinds.items() for row in np.flatnonzero(mask).tolist()]
+    changed = [(kind, visible(texts[row], LONGEST_TEXT), *(side[row] for side in sides)) for kind, row in rows]
     return {
         "changed": {kind: int(mask.sum()) for kind, mask in kinds.items()},
         "classes": _by_class(sides[0], kinds) if names else [],
-        "answers": [dict(zip(ANSWER, shown[place], strict=True)) for place in evenly(len(shown), MOST_ANSWERS)],
+        "answers": [dict(zip(ANSWER, changed[place], strict=True)) for place in evenly(len(changed), MOST_ANSWERS)],
     }
 
 
@@ -181,9 +189,9 @@ def _in_words(counts: dict[str, int]) -> str:
 def _data_in_words(found: Since) -> str:
     """What changed in texts and labels; "" if nothing did."""
     data = found["data"]
-    ways = {"added": "texts more", "removed": "texts fewer", "relabelled": "with another label"}
-    splits = {one["split"]: _in_words({said: one[way] for way, said in ways.items()}) for one in data["splits"]}
-    parts = [f"{split} has {said}" for split, said in splits.items() if said != "none"]
+    names = {"added": "texts more", "removed": "texts fewer", "relabelled": "with another label"}
+    counts = {split["split"]: {names[way]: split[way] for way in names} for split in data["splits"]}
+    parts = [f"{split} has {_in_words(changed)}" for split, changed in counts.items() if any(changed.values())]
     return "; ".join([*parts, *_labels_in_words(found)])
 
 
@@ -193,8 +201,9 @@ def _labels_in_words(found: Since) -> Iterator[str]:
     kinds["labels that are gone"] = [label for label in went if label not in renamed]
     kinds["renamed or merged labels"] = [f"{old} is now {new}" for old, new in renamed.items()]
     for kind, labels in kinds.items():
-        named = ", ".join(labels[:MOST_NAMED] + ["…"] * (len(labels) > MOST_NAMED))
-        yield from [f"{kind}: {named}"] if labels else []
+        if labels:
+            more = ["…"] if len(labels) > MOST_NAMED else []
+            yield f"{kind}: {', '.join(labels[:MOST_NAMED] + more)}"
 
 
 def section(found: Since, metric: str) -> Iterator[Block]:
@@ -212,7 +221,8 @@ def section(found: Since, metric: str) -> Iterator[Block]:
         yield Table(["Setting", Column(BEFORE, "words"), Column(NOW, "words")], settings)
     else:
         yield Text("The recommended models have the same settings.", "small")
-    yield from _compared_section(found, metric) if found["tests"]["compared"] else ()
+    if found["tests"]["compared"]:
+        yield from _compared_section(found, metric)
 
 
 def _compared_section(found: Since, metric: str) -> Iterator[Block]:

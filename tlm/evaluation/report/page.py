@@ -6,21 +6,8 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from tlm.data.tasks.examples import SEVERAL
-from tlm.evaluation.pages import plots
-from tlm.evaluation.pages.blocks import (
-    Block,
-    Column,
-    Details,
-    Drawn,
-    Figure,
-    Heading,
-    Line,
-    Row,
-    Span,
-    Table,
-    Text,
-    opening,
-)
+from tlm.evaluation.pages import blocks, plots
+from tlm.evaluation.pages.blocks import Block, Column, Details, Drawn, Figure, Heading, Line, Row, Span, Table, Text
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import power, signed
 from tlm.evaluation.report import bill, checks, lineage, preview, since
@@ -84,20 +71,23 @@ class Contents(Answers):
     gone: str
 
 
-def in_units(spread: Spread | None) -> str:
+def in_units(spread: Spread) -> str:
     """An error in the unit of the targets, to three digits: ``1.92 ± 0.14``, ``3.1e-07``; "–" where none is known."""
-    mean = spread["mean"] if spread else None
-    if spread is None or mean is None:
+    mean = spread["mean"]
+    if mean is None:
         return "–"
     digits = max(0, 2 - math.floor(math.log10(mean))) if mean else 0
-    if digits > MOST_DIGITS:
-        return f"{mean:.2e}" + (f" ± {spread['std']:.1e}" if spread["std"] is not None else "")
-    return score_text(spread, 1.0, digits)
+    if digits <= MOST_DIGITS:
+        return score_text(spread, 1.0, digits)
+    deviation = f" ± {spread['std']:.1e}" if spread["std"] is not None else ""
+    return f"{mean:.2e}{deviation}"
 
 
 def score(scores: Mapping[str, Spread], name: str) -> str:
     """A score in hundredths, or an error in the unit of the targets; "–" if an older version did not compute it."""
-    return in_units(scores.get(name)) if name in ("rmse", "mae") or name not in scores else score_text(scores[name])
+    if name not in scores:
+        return "–"
+    return in_units(scores[name]) if name in ("rmse", "mae") else score_text(scores[name])
 
 
 def named(arm: Mapping[str, Any]) -> Span:
@@ -112,6 +102,9 @@ def by_arm(arms: Arms, columns: Mapping[str, Form], *, note: str = "", strong: s
     return Table(["Arm", *columns], rows, note, places)
 
 
+CURVES = "Means over an arm’s seeds and short intervals of steps. Lower is better; compare curves within a panel only."
+
+
 def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
     """The curves as figures."""
     if not panels:
@@ -119,25 +112,22 @@ def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
     drawn = {line["group"] for panel in panels for line in panel["lines"]}
     legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend")
     figures = [Figure(panel["title"], plots.lines(panel, groups)) for panel in panels]
-    note = (
-        "Means over an arm’s seeds and short intervals of steps. Lower is better; compare curves within a panel only."
-    )
-    yield Drawn((Heading("Training"), legend, *figures, Text(note, "small")))
+    yield Drawn((Heading("Training"), legend, *figures, Text(CURVES, "small")))
 
 
 def bill_section(contents: Contents) -> Iterator[Block]:
     """The bill: what was spent, and what a million predictions cost; speed and size of the models."""
-    found, prices = contents["bill"], contents["prices"]
+    found, spent = contents["bill"], contents["bill"]["spent"]
     roles = {group["name"]: group["role"] for group in contents["groups"]}
-    columns = bill.known(bill.AMOUNTS, found["spent"])
+    columns = bill.known(bill.AMOUNTS, spent)
     rows: list[Row] = []
     for shared, heading in bill.SHARED.items():
-        own = [row for row in found["spent"] if row["shared"] == shared]
-        rows += [(heading,)] if own else []
-        rows += [(_part(row, roles), *(form(row) for form in columns.values())) for row in own]
+        if sharing := [row for row in spent if row["shared"] == shared]:
+            rows.append((heading,))
+            rows += [(_part(row, roles), *(form(row) for form in columns.values())) for row in sharing]
     if rows:
         yield Heading("The bill")
-        yield Table(["What was spent", *columns], rows, bill.explained(columns, prices))
+        yield Table(["What was spent", *columns], rows, bill.explained(columns, contents["prices"]))
     if models := {row["name"]: row | row["million"] for row in found["predictions"]}:
         arms = [{"role": role, **models[name]} for name, role in roles.items() if name in models]
         shown = bill.known(bill.AMOUNTS | bill.SPEEDS, arms)
@@ -146,10 +136,12 @@ def bill_section(contents: Contents) -> Iterator[Block]:
 
 
 def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
-    part, about = bill.PARTS.get(row["part"]), (" ", Span(row["about"], "small")) if row["about"] else ()
-    if part is None:  # a stage of the training above
+    """What a row of the bill is for: its part with its arm, or a stage of the training in a row above."""
+    about = (" ", Span(row["about"], "small")) if row["about"] else ()
+    if row["part"] not in bill.PARTS:
         return (f"– {row['part']}", *about)
-    return (part, *((" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()), *about)
+    arm = (" ", Span(row["arm"], "name", roles.get(row["arm"], ""))) if row["arm"] else ()
+    return (bill.PARTS[row["part"]], *arm, *about)
 
 
 def results(contents: Contents) -> Iterator[Block]:
@@ -223,9 +215,9 @@ def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> 
     def column(name: str) -> Form:
         return lambda group: score(group["scores"], name)
 
-    scores, metric = groups[0]["scores"], task["metric"]
-    equal = {"accuracy", "micro_f1"} if "accuracy" in scores else set[str]()
-    left_out = {metric} | (equal if metric in equal else equal - {"accuracy"})
+    scores, left_out = groups[0]["scores"], {task["metric"]}
+    if "accuracy" in scores:
+        left_out |= {"accuracy", "micro_f1"} if "micro_f1" in left_out else {"micro_f1"}
     return {names[name]: column(name) for name in scores if name not in left_out}
 
 
@@ -319,10 +311,8 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
         of = f"Test examples by gold class (rows) and predicted class (columns){summed}."
         yield Text(f"{of} The shade shows the share within the row.", "small")
         labels, counts = [Span(label) for label in found["labels"]], found["matrix"]
-        cells: list[Row] = [
-            (label, *(f"{count:,}" for count in own)) for label, own in zip(labels, counts, strict=True)
-        ]
-        shares = [[count / max(sum(own), 1) for count in own] for own in counts]
+        cells: list[Row] = [(label, *(f"{n:,}" for n in row)) for label, row in zip(labels, counts, strict=True)]
+        shares = [[count / max(sum(row), 1) for count in row] for row in counts]
         yield Table(["gold", *map(Column, labels)], cells, shares=shares, role=role)
     elif found["frequent"]:
         rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
@@ -331,13 +321,16 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
 
 
 def _classes(found: dict[str, Any]) -> Iterator[Block]:
-    rows: list[Row] = [
-        (Span(row["label"]), f"{row['support']:,}", *(score_text(one) if row["support"] else "–" for one in row["f1"]))
-        for row in found["rows"]
-    ]
+    rows: list[Row] = []
+    for row in found["rows"]:
+        f1 = [score_text(spread) if row["support"] else "–" for spread in row["f1"]]
+        rows.append((Span(row["label"]), f"{row['support']:,}", *f1))
     heading = "F1 of each class on test"
     table = Table(["Class", "examples", *(Column(Span(name)) for name in found["groups"])], rows)
-    yield from (Heading(heading, 3), table) if len(rows) <= MOST_CLASSES else (Details(heading, (table,)),)
+    if len(rows) <= MOST_CLASSES:
+        yield from (Heading(heading, 3), table)
+    else:
+        yield Details(heading, (table,))
 
 
 def write_report(folder: Path, contents: Contents) -> None:
@@ -346,12 +339,14 @@ def write_report(folder: Path, contents: Contents) -> None:
 
 
 def _blocks(contents: Contents) -> Iterator[Block]:
-    task, best, warnings = contents["task"], contents["best"], checks.warnings(contents["checks"])
-    findings = [_lede(one, best) if place == 0 else _headed(one) for place, one in enumerate(contents["findings"])]
-    yield from opening("TLM report", Span(task["name"]), _facts(task), findings, contents["gone"], warnings)
+    task, warnings = contents["task"], checks.warnings(contents["checks"])
+    first, *others = contents["findings"]
+    findings = [_lede(first, contents["best"]), *map(_headed, others)]
+    yield from blocks.opening("TLM report", Span(task["name"]), _facts(task), findings, contents["gone"], warnings)
     yield from results(contents)
     yield from checks.section(contents["checks"])
-    yield from since.section(contents["since"], task["metric_name"]) if contents["since"] else ()
+    if contents["since"]:
+        yield from since.section(contents["since"], task["metric_name"])
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from coverage(contents)
@@ -359,9 +354,8 @@ def _blocks(contents: Contents) -> Iterator[Block]:
     yield from lineage.dropped_section(contents["dropped"])
     yield from bill_section(contents)
     yield from lineage.section(contents["lineage"])
-    yield Text(
-        (Span("tlm provenance MODEL", "code"), " lists the sources behind a model, with their licences."), "small"
-    )
+    command = Span("tlm provenance MODEL", "code")
+    yield Text((command, " lists the sources behind a model, with their licences."), "small")
 
 
 def _lede(sentence: str, best: Best) -> Line:
@@ -377,7 +371,7 @@ def _headed(sentence: str) -> Line:
 
 
 def _facts(task: Task) -> str:
-    kind = f"{task['classes']} classes" if task["classes"] else "regression"
-    kind = f"{task['classes']} labels, several a text" if task["problem"] == SEVERAL else kind
+    noun = "labels, several a text" if task["problem"] == SEVERAL else "classes"
+    kind = f"{task['classes']} {noun}" if task["classes"] else "regression"
     counts = [f"{task['counts'][part]:,} {part}" for part in ("train", "dev", "test") if part in task["counts"]]
     return " · ".join([kind, *counts, f"metric: {task['metric_name']}"])

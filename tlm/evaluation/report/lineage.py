@@ -50,10 +50,10 @@ def lineage_rows(artifacts: list[Artifact]) -> list[dict[str, Any]]:
         manifest = artifact.manifest
         settings = dict(flat(manifest.settings))
         first = firsts.setdefault((manifest.kind, manifest.step), settings)
-        own = {name: value for name, value in settings.items() if first is settings or first.get(name) != value}
-        row: dict[str, Any] = {name: getattr(manifest, name) for name in ("kind", "key", "content")}
-        row |= {"step": f"{manifest.step} v{manifest.version}", "like_first": first is not settings}
-        row["settings"] = {name: plain(value) for name, value in own.items()}
+        like_first = first is not settings
+        shown = {name: plain(value) for name, value in settings.items() if not like_first or first.get(name) != value}
+        row: dict[str, Any] = {"kind": manifest.kind, "key": manifest.key, "content": manifest.content}
+        row |= {"step": f"{manifest.step} v{manifest.version}", "like_first": like_first, "settings": shown}
         rows.append(row | {"inputs": [f"{ref.kind}/{ref.key[:12]}" for ref in manifest.inputs.values()]})
     return rows
 
@@ -96,8 +96,9 @@ def section(rows: Sequence[dict[str, Any]]) -> Iterator[Block]:
 
 def _cells(row: dict[str, Any]) -> Row:
     named = ", ".join(f"{name}={value}" for name, value in row["settings"].items())
-    alike = ("same as the first" + ", except " * bool(named)) * row["like_first"]
-    settings = (alike, Quote.of(named)) if named else alike
+    settings: Line = "same as the first" if row["like_first"] else ""
+    if named:
+        settings = (f"{settings}, except " if settings else "", Quote.of(named))
     key, content = (Span(text, "code") for text in (f"{row['kind']}/{row['key'][:12]}", row["content"][:12]))
     return key, content, row["step"], settings
 

@@ -50,9 +50,7 @@ def blocks(source: Artifact, examples: int, passages: int, label: str, width: in
         raise InputError(f"{source.uri} was imported, so no query found its passages; give one that tlm export made")
     hits = source if source.manifest.kind == "hits" else source.input("hits")
     task, arm = hits.input("task"), hits.details["arm"]
-    kept = (
-        None if source is hits else np.concatenate([part["doc"].to_numpy() for part in read_passages(source, ["doc"])])
-    )
+    kept = None if source is hits else np.concatenate([one["doc"].to_numpy() for one in read_passages(source, ["doc"])])
     yield Heading(f"{task.details['name']}: what {arm} retrieved", 1)
     yield Text(_facts(source, hits))
     if arm in WITHOUT_QUERIES:
@@ -65,12 +63,17 @@ def blocks(source: Artifact, examples: int, passages: int, label: str, width: in
     texts = _texts(source, kept, [hit["doc"] for found in best.values() for hit in found])
     for name, numbers in chosen.items():
         yield Heading(Span(visible(name, 40)))
-        for row in numbers:
-            text, found = whole_text(rows[row]), best.get(queries.get(row, -1))
-            about = Span("Example", "bold"), " ", Span(visible(rows[row]["id"], 60)), ": "
-            yield Text((*about, Quote.of(visible(text, width))))
-            missing = "was not searched for" if found is None else "no passage: no hit, or all were removed"
-            yield Items(tuple(_passage_line(hit, texts, text, width) for hit in found or ()) or (missing,))
+        for number in numbers:
+            yield from _example(rows[number], best.get(queries.get(number, -1)), texts, width)
+
+
+def _example(row: dict[str, Any], hits: Hits | None, texts: dict[int, str], width: int) -> Iterator[Block]:
+    """An example with its best hits; None if it was not searched for."""
+    question = whole_text(row)
+    about = Span("Example", "bold"), " ", Span(visible(row["id"], 60)), ": "
+    yield Text((*about, Quote.of(visible(question, width))))
+    missing = "was not searched for" if hits is None else "no passage: no hit, or all were removed"
+    yield Items(tuple(_passage_line(hit, texts, question, width) for hit in hits) if hits else (missing,))
 
 
 def _facts(source: Artifact, hits: Artifact) -> str:
@@ -209,7 +212,8 @@ def _askers(docs: list[int], subset: Artifact) -> dict[int, dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         for number, task in enumerate(subset.details["tasks"]):
             part = follow(subset, f"subset-{number}")
-            for doc, asker in (_askers(docs, part) if part is not None else {}).items():
+            askers = _askers(docs, part) if part is not None else {}
+            for doc, asker in askers.items():
                 found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
         return found
     hits, task = follow(subset, "hits"), follow(subset, "hits", "task")
@@ -239,12 +243,13 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
             yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
             continue
         asked = any(one["asker"] for one in arm["passages"])
-        above = " Above each, an example whose query found it; longer, less common words of both are marked." * asked
+        marks = " Above each, an example whose query found it; longer, less common words of both are marked."
         some = f"{len(arm['passages'])} of {arm['total']:,} passages"
-        yield Text(f"{some}, evenly spaced through the subset, not hand-picked.{above}", "small")
+        yield Text(f"{some}, evenly spaced through the subset, not hand-picked.{marks if asked else ''}", "small")
         cards = [*map(_card, arm["passages"])]
         yield from cards[:OPEN]
-        yield from [Details(f"{len(cards) - OPEN} more", tuple(cards[OPEN:]))] if cards[OPEN:] else []
+        if len(cards) > OPEN:
+            yield Details(f"{len(cards) - OPEN} more", tuple(cards[OPEN:]))
 
 
 def _card(passage: dict[str, Any]) -> Card:

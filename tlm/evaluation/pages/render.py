@@ -92,9 +92,9 @@ def _table(table: page.Table) -> str:
     note = f'\n<p class="small">{_line(table.note)}</p>' if table.note else ""
     whole = f"<thead><tr>{''.join(head)}</tr></thead>\n<tbody>\n{''.join(body)}</tbody>"
     names = ", ".join(filter(None, (page.words(column.name) for column in columns)))
-    matrix = f' matrix" style="{_tone(table.role)}' if table.shares else ""
+    style = f'class="wide matrix" style="{_tone(table.role)}"' if table.shares else 'class="wide"'
     reachable = f'tabindex="0" role="group" aria-label="Table: {_escaped(names)}"'  # a keyboard can scroll a wide one
-    return f'<div class="wide{matrix}" {reachable}><table>\n{whole}\n</table></div>{note}'
+    return f"<div {style} {reachable}><table>\n{whole}\n</table></div>{note}"
 
 
 def _rows(table: page.Table) -> Iterator[tuple[str, str]]:
@@ -115,8 +115,8 @@ def _shade(table: page.Table, row: int, column: int) -> str:
     if not table.shares:
         return ""
     share = table.shares[row][column]
-    classes = ["right"] * (row == column) + ["zero"] * (not share)
-    return f'{_class(" ".join(classes))} style="--share: {share:.3f}"'
+    classes = ("right" if row == column else "", "" if share else "zero")
+    return f'{_class(" ".join(filter(None, classes)))} style="--share: {share:.3f}"'
 
 
 def _line(line: page.Line) -> str:
@@ -128,8 +128,8 @@ def _inline(inline: page.Inline) -> str:
         case page.Span():
             dot = f'<span class="chip" style="{_tone(inline.role)}"></span>' if inline.role else ""
             words = dot + _escaped(inline.text)
-            tag = TAGS.get(inline.kind)
-            return f"<{tag}>{words}</{tag.partition(' ')[0]}>" if tag else words
+            tag = TAGS[inline.kind]
+            return f"<{tag}>{words}</{tag.partition(' ')[0]}>"
         case page.Quote():
             pieces = (f"<mark>{_escaped(text)}</mark>" if marked else _escaped(text) for text, marked in inline.pieces)
             return f'<span class="theirs" lang="" dir="auto">{"".join(pieces)}</span>'

@@ -96,10 +96,11 @@ def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str,
     Words of fewer than `least` letters and the most common words are not marked. In scripts without spaces between
     words, pairs of neighbouring letters are.
     """
-    words, pieces = _WORD.findall(question.lower()), [piece for piece in _WORD.split(passage) if piece]
+    words = _WORD.findall(question.lower())
     known, pairs = set(words) - COMMON, set(with_pairs(words)) - set(words)
-    near = [False, *((left + right).lower() in pairs for left, right in pairwise(pieces)), False]
-    same = (len(piece) >= least and piece.lower() in known for piece in pieces)
-    marked = zip(pieces, map(any, zip(same, near, near[1:], strict=False)), strict=True)
-    runs = groupby(marked, key=lambda pair: pair[1])
-    return [("".join(piece for piece, _ in run), is_shared) for is_shared, run in runs]
+    pieces = [piece for piece in _WORD.split(passage) if piece]
+    alone = [len(piece) >= least and piece.lower() in known for piece in pieces]
+    paired = [False, *((left + right).lower() in pairs for left, right in pairwise(pieces)), False]
+    marks = [any(flags) for flags in zip(alone, paired, paired[1:], strict=False)]  # with the piece before, or after
+    runs = groupby(zip(pieces, marks, strict=True), key=lambda pair: pair[1])
+    return [("".join(piece for piece, _ in run), marked) for marked, run in runs]

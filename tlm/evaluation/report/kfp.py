@@ -23,13 +23,12 @@ ROC_POINTS = 200  # at most, because they are stored in the run's metadata
 
 def summary(values: dict[str, Any]) -> dict[str, float]:
     """The scores in metrics.json by name (``test_macro_f1``, ``dev_accuracy``, ``test_mlm_loss``), all finite."""
-    scores = {
-        f"{split}_{name}": float(found[name])
-        for split, found in values["splits"].items()
-        for name in (*METRICS[1:], "rmse")
-        if name in found
-    }
-    return scores if values["mlm_loss"] is None else {**scores, "test_mlm_loss": float(values["mlm_loss"])}
+    scores: dict[str, float] = {}
+    for split, found in values["splits"].items():
+        scores |= {f"{split}_{name}": float(found[name]) for name in (*METRICS[1:], "rmse") if name in found}
+    if values["mlm_loss"] is not None:
+        scores["test_mlm_loss"] = float(values["mlm_loss"])
+    return scores
 
 
 def roc(metrics: Artifact, label: str) -> tuple[list[float], list[float], list[float]] | None:

@@ -81,8 +81,9 @@ def _write(client: Any, run: str, row: dict[str, Any], models: dict[str, Artifac
     values |= {"parameters": row["parameters"], "mlm_loss": row["mlm_loss"]["mean"]}
     metrics = [Metric(name, value, int(time.time() * 1000), 0) for name, value in values.items() if value is not None]
     settings = {name: row[name] for name in ("arm", "kind", "text", "stage", "seeds")}
-    for model in [key for key in row["models"] if key in models][:1]:
-        settings |= _settings(models[model])
+    known = [models[key] for key in row["models"] if key in models]
+    if known:
+        settings |= _settings(known[0])
     params = [Param(name, visible(str(value), LONGEST)) for name, value in [*settings.items()][:MOST]]
     client.log_batch(run, metrics, params, [RunTag("tlm.models", " ".join(row["models"])[:LONGEST])])
 
@@ -90,6 +91,6 @@ def _write(client: Any, run: str, row: dict[str, Any], models: dict[str, Artifac
 def _settings(model: Artifact) -> dict[str, Any]:
     """The settings of the steps that made a model, by step; those of a section as ``train.train.rho1``."""
     found: dict[str, Any] = {}
-    for made in (one.manifest for one in model.lineage() if one.manifest.kind in OF_SETTINGS):
+    for made in (one.manifest for one in model.lineage() if one.manifest.kind in OF_SETTINGS):  # the nearest first
         found = {f"{made.step}.{name}": value for name, value in flat(made.settings)} | found
     return found

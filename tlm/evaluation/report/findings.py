@@ -196,7 +196,7 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
 
 
 def finished(groups: list[Summary]) -> list[Summary]:
-    """Leave out the groups that ended after stage 1, unless all did: only whole runs are compared."""
+    """Leave out the groups that ended after stage 1 where others went on to stage 2: only whole runs are compared."""
     whole = any(group["stage"] == "stage 2" for group in groups)
     return [group for group in groups if group["stage"] != "stage 1"] if whole else groups
 

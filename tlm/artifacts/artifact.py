@@ -146,13 +146,17 @@ def add_files(store: Store, place: str, folder: Path, rows: dict[str, int]) -> l
     """
     entries: list[FileEntry] = []
     for path in sorted(folder.iterdir()):
-        files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-        inner = {file.relative_to(path): file_sha256(file) for file in files}
-        whole = value_sha256({str(name): sha256 for name, sha256 in inner.items()}) if path.is_dir() else inner[Path()]
-        for inside, sha256 in inner.items():
-            name, size = f"{path.stem}-{whole[:16]}{path.suffix}" / inside, (path / inside).stat().st_size
-            entries.append(FileEntry(name=name.as_posix(), size=size, sha256=sha256, rows=rows.get(path.name)))
-            store.add(f"{place}/{name.as_posix()}", path / inside)
+        if path.is_dir():
+            digests = {file: file_sha256(file) for file in sorted(path.rglob("*")) if file.is_file()}
+            whole = value_sha256({str(file.relative_to(path)): sha256 for file, sha256 in digests.items()})
+        else:
+            whole = file_sha256(path)
+            digests = {path: whole}
+        published = Path(f"{path.stem}-{whole[:16]}{path.suffix}")
+        for file, sha256 in digests.items():
+            name, size = (published / file.relative_to(path)).as_posix(), file.stat().st_size
+            entries.append(FileEntry(name=name, size=size, sha256=sha256, rows=rows.get(path.name)))
+            store.add(f"{place}/{name}", file)
     return sorted(entries, key=lambda entry: entry.name)
 
 
@@ -244,12 +248,15 @@ class Artifact:
     def _opened(self, name: str) -> "Artifact | None":
         """The input `name`, opened once for all artifacts that were reached from the same one; None if it is gone."""
         ref = self.manifest.inputs.get(name)
-        if ref is not None and ref.folder_name not in self._known:
+        if ref is None:
+            return None
+        if ref.folder_name not in self._known:
             self._known[ref.folder_name] = None
             with suppress(InputError):
-                found = self._known[ref.folder_name] = self.input(name)
+                found = self.input(name)
                 found._known = self._known
-        return self._known[ref.folder_name] if ref is not None else None
+                self._known[ref.folder_name] = found
+        return self._known[ref.folder_name]
 
     def lineage(self, *through: str) -> Iterator["Artifact"]:
         """Yield this artifact, then all that it was made from and that is there: each once, the nearest first.
@@ -304,7 +311,7 @@ class Artifact:
     def _folder(self, entries: list[FileEntry]) -> Path:
         """Return the folder of these files, all verified. It has no others, as its reader may load any file in it."""
         paths = [self.verified(entry) for entry in entries]
-        folder = paths[0].parents[entries[0].name.count("/") - 1]
+        folder = paths[0].parents[entries[0].name.count("/") - 1]  # the first folder in the names of the entries
         for path in folder.rglob("*"):
             if path not in paths and path.is_file() and not path.name.startswith("."):
                 raise Damaged(f"{path} does not belong to {self.uri}; remove it")
@@ -379,10 +386,10 @@ def home(root: str | None, inputs: Iterable[Artifact]) -> Store:
 
 def _check_copied(artifact: Artifact, store: Store) -> None:
     """Check that the artifact and all that it was made from are in `store`: this step or a later one needs them."""
-    for one in artifact.lineage():
-        found = Artifact.find(store, one.manifest.kind, one.manifest.key)
-        if found is None or found.content != one.content:
+    for source in artifact.lineage():
+        copy = Artifact.find(store, source.manifest.kind, source.manifest.key)
+        if copy is None or copy.content != source.content:
             raise InputError(
-                f"{one.uri} is not in {store.root}, where this step looks for its inputs and writes; give --root "
-                f"{one.store.root}, or copy it and what it was made from to {store.root}"
+                f"{source.uri} is not in {store.root}, where this step looks for its inputs and writes; give --root "
+                f"{source.store.root}, or copy it and what it was made from to {store.root}"
             )

@@ -78,9 +78,12 @@ UNKNOWN: Spent = dict.fromkeys((*SECONDS, *JOULES), Amount(0.0, 1))
 
 def added(*parts: Spent) -> Spent:
     """Return the sum of all parts."""
-    names = dict.fromkeys(name for part in parts for name in part)
-    alike = {name: [part[name] for part in parts if name in part] for name in names}
-    return {name: Amount(*map(sum, zip(*some, strict=True))) for name, some in alike.items()}
+    sums: Spent = {}
+    for part in parts:
+        for name, amount in part.items():
+            so_far = sums.get(name, Amount())
+            sums[name] = Amount(so_far.value + amount.value, so_far.unmeasured + amount.unmeasured)
+    return sums
 
 
 class Spending:
@@ -128,15 +131,15 @@ class Spending:
 
     def total(self) -> Spent:
         """Return the sum over all attempts and machines up to now."""
-        seconds, computed = time.monotonic() - self._started, time.process_time() - self._computed
-        each = {"seconds": seconds, "cpu_seconds": computed, "gpu_seconds": seconds}
-        timed = {name: Amount(count * each[name]) for name, count in {"seconds": 1, **self.workers}.items()}
-        return added(self.before, self.elsewhere, timed, self.joules())
+        seconds = time.monotonic() - self._started
+        of_worker = {"cpu_seconds": time.process_time() - self._computed, "gpu_seconds": seconds}
+        of_workers = {name: Amount(count * of_worker[name]) for name, count in self.workers.items()}
+        return added(self.before, self.elsewhere, {"seconds": Amount(seconds)}, of_workers, self.joules())
 
     def facts(self) -> dict[str, float]:
         """Return the totals by name for run.json, as ``<name>_at_least`` where a part was not measured."""
-        known = {name: one for name, one in self.total().items() if one.value or not one.unmeasured}
-        return {name + AT_LEAST if one.unmeasured else name: round(one.value, 3) for name, one in known.items()}
+        known = {name: spent for name, spent in self.total().items() if spent.value or not spent.unmeasured}
+        return {name + AT_LEAST if spent.unmeasured else name: round(spent.value, 3) for name, spent in known.items()}
 
     def _watch(self) -> None:
         while not self._ended.wait(self._every):
@@ -178,7 +181,10 @@ def nvml() -> list[Counter]:
     except Exception:  # a missing package, library, driver or GPU: each raises an error of its own
         return []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = map(str, range(library.nvmlDeviceGetCount())) if visible is None else map(str.strip, visible.split(","))
+    if visible is None:
+        gpus = [str(index) for index in range(library.nvmlDeviceGetCount())]
+    else:
+        gpus = [gpu.strip() for gpu in visible.split(",")]
     return [Counter("gpu_joules", partial(_gpu_joules, library, gpu)) for gpu in gpus if gpu]
 
 

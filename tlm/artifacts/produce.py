@@ -46,25 +46,38 @@ def tell(artifact: Artifact) -> None:
 
 def _rejected(artifact: Artifact) -> Iterator[str]:
     """Yield a line for each split, for texts without labels, and for rows of no split."""
-    counts, settings = artifact.counts, artifact.manifest.settings
+    counts = artifact.counts
     if not isinstance(counts.get("rejected"), dict) or not counts["rejected"]:
         return
     import pyarrow.parquet as pq  # not at the top: finding an artifact needs nothing heavy
 
-    files = settings["files"] if artifact.manifest.kind == "task" else []
-    unlabelled = [("unlabelled", *file) for file in settings.get("unlabelled", ())]
-    split_of = {name: split for split, name, _ in [*unlabelled, *files] if split in counts}  # a single file has none
+    is_task = artifact.manifest.kind == "task"
+    split_of = _split_of(artifact) if is_task else {}
     by_split: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in pq.read_table(artifact.path("rejected.parquet")).to_pylist():
         by_split[split_of.get(row["file"], "")].append(row)
     for split, rows in by_split.items():
-        if files:  # splits without a file are drawn from train; some texts without labels are left out for a reason
-            names = (split or "train", *(settings["shares"] if split in ("", "train") else ()))
-            used = sum(count for name, count in counts.items() if name.partition(",")[0] in names)
-        else:
-            used = counts["read" if "read" in counts else "candidates"] - _total(rows)
-        lost, named = _total(rows), f"{split} rows" if split else "rows"
+        lost = _total(rows)
+        used = _used(artifact, split) if is_task else counts["read" if "read" in counts else "candidates"] - lost
+        named = f"{split} rows" if split else "rows"
         yield f"{used:,} of {used + lost:,} {named} used, {lost:,} set aside: {_reasons(rows, artifact.uri)}"
+
+
+def _split_of(task: Artifact) -> dict[str, str]:
+    """The split of each file of a task; a file that was divided has none."""
+    settings = task.manifest.settings
+    split_of = {name: "unlabelled" for name, _ in settings.get("unlabelled", ())}
+    split_of |= {name: split for split, name, _ in settings["files"] if split in task.counts}
+    return split_of
+
+
+def _used(task: Artifact, split: str) -> int:
+    """Count the rows used from the files of a split, or from the files that were divided, if `split` is ""."""
+    names = {split or "train"}
+    if split in ("", "train"):
+        names.update(task.manifest.settings["shares"])  # the splits that were drawn from these files
+    # Some texts without labels are left out for a reason, which is behind the comma
+    return sum(count for name, count in task.counts.items() if name.partition(",")[0] in names)
 
 
 def _total(rows: Iterable[Mapping[str, Any]]) -> int:
@@ -201,7 +214,8 @@ def _publish(store: Store, recipe: Recipe, draft: Draft, started: float) -> Arti
     if store.read(f"{place}/{MANIFEST}") is None:
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
         tools = {"host": platform.node(), "python": platform.python_version(), "tlm": __version__}
-        tools |= {"revision": found} if (found := revision()) else {}
+        if revision():
+            tools["revision"] = revision()
         store.write(f"{place}/{RUN}", signed_json({"started": when, **draft.spending.facts(), **tools, **draft.run}))
     if store.create(f"{place}/{MANIFEST}", manifest.to_bytes()):
         return Artifact(store, manifest)
@@ -259,19 +273,20 @@ class Progress:
             fill: Writes the files into the folder that it is given.
             run: Facts for run.json that are not part of the content, such as the time spent.
         """
-        name = _name(step)
-        with scratch_folder(self.store.scratch(), name) as folder:
+        key = _name(step)
+        place = f"{self.kind}/{key}"
+        with scratch_folder(self.store.scratch(), key) as folder:
             fill(folder)
-            files = add_files(self.store, f"{self.kind}/{name}", folder, {})
+            files = add_files(self.store, place, folder, {})
         manifest = Manifest(
-            kind=self.kind, key=name, content=content_digest(files, {}), step="snapshot", version=1,
+            kind=self.kind, key=key, content=content_digest(files, {}), step="snapshot", version=1,
             settings={}, inputs={name: artifact.as_input() for name, artifact in self.inputs.items()},
             counts={"step": step}, details={}, files=files,
         )  # fmt: skip
-        self.store.write(f"{self.kind}/{name}/{RUN}", signed_json(run or {}))
-        self.store.write(f"{self.kind}/{name}/{MANIFEST}", manifest.to_bytes())  # replaces a damaged one
-        self.damaged.discard(name)
-        intact = [each for each in self._steps() if each not in self.damaged]
+        self.store.write(f"{place}/{RUN}", signed_json(run or {}))
+        self.store.write(f"{place}/{MANIFEST}", manifest.to_bytes())  # replaces a damaged one
+        self.damaged.discard(key)
+        intact = [name for name in self._steps() if name not in self.damaged]
         for old in [*intact[:-KEPT], *self.damaged]:
             remove(self.store, f"{self.kind}/{old}")
         self.damaged.clear()

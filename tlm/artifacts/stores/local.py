@@ -124,9 +124,9 @@ class LocalStore:
         pass
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        start = self.folder / prefix if prefix.endswith("/") or not prefix else (self.folder / prefix).parent
-        found = (Path(folder, name) for folder, _, names in os.walk(start, onerror=self._unlisted) for name in names)
-        for path in sorted(found):
+        start = self.folder / prefix.rpartition("/")[0]
+        paths = (Path(folder, name) for folder, _, names in os.walk(start, onerror=self._unlisted) for name in names)
+        for path in sorted(paths):
             name = path.relative_to(self.folder).as_posix()
             if name.startswith(prefix) and not name.startswith(".scratch/"):
                 with suppress(FileNotFoundError):  # another process has just removed it

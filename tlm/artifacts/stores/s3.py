@@ -121,7 +121,8 @@ class S3Store:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with scratch_folder(self.scratch(), "download") as folder:  # swept later, if this process is killed
-                fill(part := folder / "part")
+                part = folder / "part"
+                fill(part)
                 if part.exists():
                     part.replace(path)
         return path
@@ -201,9 +202,10 @@ class S3Store:
         if isinstance(error, BROKEN):
             return True
         if isinstance(error, ClientError):
+            code, status = _code(error), _status(error)
             # NoSuchUpload: the upload was completed, but the answer that said so was lost. 404: see `_is_absent`.
-            passing = _code(error) in ("NoSuchUpload", "404") or _status(error) >= 500 or _status(error) in PASSING
-            return _code(error) in UNHEARD or (self.answered and passing)
+            passing = code in ("NoSuchUpload", "404") or status >= 500 or status in PASSING
+            return code in UNHEARD or (self.answered and passing)
         lost = (exceptions.HTTPClientError, exceptions.ConnectionError, boto3.exceptions.RetriesExceededError)
         silent = (exceptions.ConnectTimeoutError, exceptions.ReadTimeoutError)  # boto3 has waited for minutes
         return self.answered and isinstance(error, lost) and not isinstance(error, silent)
@@ -214,12 +216,16 @@ class S3Store:
             in_cluster = "make the Secret tlm-s3 with keys, or give the service account a role"
             cure = in_cluster if in_pod() else "set AWS_ACCESS_KEY_ID or a role"
             return InputError(f"{self.root}: no credentials found while {doing}; {cure}")
-        if not isinstance(error, ClientError):
-            if self.answered:
-                return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
-            setting = "AWS_ENDPOINT_URL_S3" + " (in the ConfigMap tlm)" * in_pod()
-            return InputError(f"{self.root}: not reachable while {doing}: {error}; start it, or check {setting}")
-        self.answered = True
+        if isinstance(error, ClientError):
+            self.answered = True
+            return self._refused(error, doing)
+        if self.answered:
+            return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
+        setting = "AWS_ENDPOINT_URL_S3" + " (in the ConfigMap tlm)" * in_pod()
+        return InputError(f"{self.root}: not reachable while {doing}: {error}; start it, or check {setting}")
+
+    def _refused(self, error: ClientError, doing: str) -> TlmError:
+        """Turn the server's answer that a request failed into one of our errors."""
         code, status = _code(error), _status(error)
         if code in ("NoSuchBucket", "404"):
             return InputError(

@@ -253,9 +253,8 @@ class Artifact:
         if ref.folder_name not in self._known:
             self._known[ref.folder_name] = None
             with suppress(InputError):
-                found = self.input(name)
+                found = self._known[ref.folder_name] = self.input(name)
                 found._known = self._known
-                self._known[ref.folder_name] = found
         return self._known[ref.folder_name]
 
     def lineage(self, *through: str) -> Iterator["Artifact"]:

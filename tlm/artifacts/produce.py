@@ -66,9 +66,8 @@ def _rejected(artifact: Artifact) -> Iterator[str]:
 def _split_of(task: Artifact) -> dict[str, str]:
     """The split of each file of a task; a file that was divided has none."""
     settings = task.manifest.settings
-    split_of = {name: "unlabelled" for name, _ in settings.get("unlabelled", ())}
-    split_of |= {name: split for split, name, _ in settings["files"] if split in task.counts}
-    return split_of
+    unlabelled = {name: "unlabelled" for name, _ in settings.get("unlabelled", ())}
+    return unlabelled | {name: split for split, name, _ in settings["files"] if split in task.counts}
 
 
 def _used(task: Artifact, split: str) -> int:

@@ -181,10 +181,7 @@ def nvml() -> list[Counter]:
     except Exception:  # a missing package, library, driver or GPU: each raises an error of its own
         return []
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is None:
-        gpus = [str(index) for index in range(library.nvmlDeviceGetCount())]
-    else:
-        gpus = [gpu.strip() for gpu in visible.split(",")]
+    gpus = map(str, range(library.nvmlDeviceGetCount())) if visible is None else map(str.strip, visible.split(","))
     return [Counter("gpu_joules", partial(_gpu_joules, library, gpu)) for gpu in gpus if gpu]
 
 

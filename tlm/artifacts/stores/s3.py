@@ -216,16 +216,12 @@ class S3Store:
             in_cluster = "make the Secret tlm-s3 with keys, or give the service account a role"
             cure = in_cluster if in_pod() else "set AWS_ACCESS_KEY_ID or a role"
             return InputError(f"{self.root}: no credentials found while {doing}; {cure}")
-        if isinstance(error, ClientError):
-            self.answered = True
-            return self._refused(error, doing)
-        if self.answered:
-            return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
-        setting = "AWS_ENDPOINT_URL_S3" + " (in the ConfigMap tlm)" * in_pod()
-        return InputError(f"{self.root}: not reachable while {doing}: {error}; start it, or check {setting}")
-
-    def _refused(self, error: ClientError, doing: str) -> TlmError:
-        """Turn the server's answer that a request failed into one of our errors."""
+        if not isinstance(error, ClientError):
+            if self.answered:
+                return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
+            setting = "AWS_ENDPOINT_URL_S3" + " (in the ConfigMap tlm)" * in_pod()
+            return InputError(f"{self.root}: not reachable while {doing}: {error}; start it, or check {setting}")
+        self.answered = True
         code, status = _code(error), _status(error)
         if code in ("NoSuchBucket", "404"):
             return InputError(

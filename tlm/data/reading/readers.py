@@ -203,7 +203,7 @@ class _Record:
 
     def add(self, line: bytes, width: int, separator: str) -> None:
         """Count a line; `width` is the number of columns."""
-        self.last = 1 < width == line.count(separator.encode()) + 1
+        self.last = width > 1 and line.count(separator.encode()) + 1 == width
         self.first = self.first if self.lines else self.last
         self.alike += self.last
         self.lines += 1
@@ -222,19 +222,15 @@ class _Record:
 
 def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     """Yield the rows of a CSV or TSV file, named as the header says."""
-    header: list[str] | None = None
-    for row in _doubted(file, _csv(file)) if file.format == "csv" else _tsv(file):
-        if header is None:
-            if not isinstance(row, Reject) and row.invalid is not None:
-                row = not_utf8(row.line, row.invalid)
-            if isinstance(row, Reject):
-                expected = f"the column names with {'commas' if file.format == 'csv' else 'tabs'} between them"
-                raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected {expected}")
-            given = len(file.header) == len(row.values) and not set(fields) <= set(row.values)
-            header = list(file.header if given else row.values)
-            check_columns(file.where, header, fields)
-            if not given:
-                continue
+    rows = _doubted(file, _csv(file)) if file.format == "csv" else _tsv(file)
+    first = next(rows, None)
+    if first is None:
+        return
+    header = _values_of_first(file, first)
+    if len(file.header) == len(header) and not set(fields) <= set(header):  # the file has no header
+        header, rows = file.header, itertools.chain([first], rows)
+    check_columns(file.where, header, fields)
+    for row in rows:
         if isinstance(row, Reject):
             yield row
         elif len(row.values) != len(header):
@@ -247,6 +243,16 @@ def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
             yield Record(row.line, dict(zip(header, row.values, strict=True)))
 
 
+def _values_of_first(file: RawFile, row: _Record | Reject) -> Sequence[str]:
+    """The values of the first row, which is the header. Raises InputError if it cannot be read."""
+    if isinstance(row, _Record):
+        if row.invalid is None:
+            return row.values
+        row = not_utf8(row.line, row.invalid)
+    expected = f"the column names with {'commas' if file.format == 'csv' else 'tabs'} between them"
+    raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected {expected}")
+
+
 def _doubted(file: RawFile, rows: Iterator[_Record | Reject]) -> Iterator[_Record | Reject]:
     """Yield the rows, and warn of records whose lines may be rows: of each long one, of short ones if most are so."""
     several = doubtful = first = 0
@@ -254,9 +260,10 @@ def _doubted(file: RawFile, rows: Iterator[_Record | Reject]) -> Iterator[_Recor
     for row in rows:
         if isinstance(row, _Record) and row.lines > 1:
             several += 1
-            doubtful += row.of_rows
-            first = first or row.line * row.of_rows
-            if row.lines >= FEWEST and row.alike >= SHARE_DOUBTED * row.lines and not row.of_rows:
+            if row.of_rows:
+                doubtful += 1
+                first = first or row.line
+            elif row.lines >= FEWEST and row.alike >= SHARE_DOUBTED * row.lines:
                 long.append(f"{row.line} to {row.line + row.lines - 1}")
         yield row
     if doubtful >= MANY and 2 * doubtful > several:
@@ -311,7 +318,8 @@ def _csv(file: RawFile) -> Iterator[_Record | Reject]:
 
 
 def _tsv(file: RawFile) -> Iterator[_Record | Reject]:
-    width, inside, held = 0, False, None  # whether a value has begun above; a row whose last value may go on
+    width, inside = 0, False  # the columns; whether a value that began above may go on
+    held: _Record | None = None  # a row whose last value begins with a quote: the next line says whether it goes on
     for number, line in lines(file):
         if line.isspace() and b"\t" not in line:
             continue
@@ -323,16 +331,18 @@ def _tsv(file: RawFile) -> Iterator[_Record | Reject]:
         row = _Record(number, lines=1, values=[_unquoted(value) for value in text.split("\t")])
         width = width or len(row.values)
         ragged, odd = len(row.values) != width, text.count('"') % 2 == 1
-        part = (inside and (ragged or odd)) or (held is not None and ragged)
         if held is not None:
-            yield held.reject(*_GOES_ON) if part else held
-        opens = not part and odd and row.values[-1].startswith('"')
-        held = row if opens and not ragged else None  # the next line says whether its value ends here
-        if part or (opens and ragged):
+            goes_on = ragged
+            yield held.reject(*_GOES_ON) if goes_on else held
+        else:
+            goes_on = inside and (ragged or odd)
+        opens = odd and row.values[-1].startswith('"')
+        held = row if opens and not ragged and not goes_on else None
+        inside = not odd if goes_on else opens and ragged
+        if goes_on or inside:
             yield row.reject(*_GOES_ON)
         elif held is None:
             yield row
-        inside = (part and not odd) or (opens and ragged)
     if held is not None:
         yield held
 
@@ -358,7 +368,7 @@ def _parquet(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     first = file.piece.row + 1 if file.piece else 1
     with pq.ParquetFile(file.path) as table:
         names = table.schema_arrow.names
-        wanted, packed = list(dict.fromkeys([*fields, *(name for name in file.extra if name in names)])), file.size
+        wanted = list(dict.fromkeys([*fields, *(name for name in file.extra if name in names)]))
         check_columns(file.where, names, wanted)
         groups = range(table.num_row_groups) if file.piece is None else range(file.piece.start, file.piece.stop)
         count = sum(table.metadata.row_group(group).num_rows for group in groups)
@@ -366,11 +376,12 @@ def _parquet(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
         classes = {column: names for column, names in class_names(table.schema_arrow).items() if column in wanted}
         for batch in table.iter_batches(together, list(groups), columns=wanted):
             for row in _rows(batch, first + done, classes):
-                size += _length(row, f"{file.where}:{row.line}")
-                check_growth(size, packed, file.where)
+                if isinstance(row, Record):
+                    size += _length(row, f"{file.where}:{row.line}")
+                check_growth(size, file.size, file.where)
                 yield row
             done += batch.num_rows
-            file.bytes_read = packed * done // count
+            file.bytes_read = file.size * done // count
 
 
 def _batch_rows(table: pq.ParquetFile, groups: range, fields: Sequence[str], file: RawFile) -> int:
@@ -381,14 +392,14 @@ def _batch_rows(table: pq.ParquetFile, groups: range, fields: Sequence[str], fil
     Raises InputError: a decompression bomb; pa.ArrowException or OSError: a damaged file.
     """
     paths = [table.schema.column(index).path for index in range(len(table.schema))]
-    read = [i for i, path in enumerate(paths) if any(f"{path}.".startswith(f"{name}.") for name in fields)]
+    columns = [i for i, path in enumerate(paths) if any(f"{path}.".startswith(f"{name}.") for name in fields)]
     most = _BATCH_ROWS
     for group in groups:
         metadata = table.metadata.row_group(group)
         check_growth(metadata.total_byte_size, file.size, file.where)
         # A damaged column raises an error when it is read, but ends the process in `RowGroupMetaData.column`.
         next(table.iter_batches(1, [group], columns=fields), None)
-        for column in map(metadata.column, read):
+        for column in map(metadata.column, columns):
             size, packed = column.total_uncompressed_size, column.total_compressed_size
             check_growth(size, packed, file.where)
             most = min(most, max(1, _BATCH_BYTES // size)) if size > _SUSPICIOUS * packed else most
@@ -413,8 +424,9 @@ def _values(batch: pa.RecordBatch, classes: Mapping[str, Sequence[str]]) -> list
     """Convert to Python types; nanoseconds, which `datetime` lacks, would become pandas types where it is installed."""
     fields = [field.with_type(_microseconds(field.type)) for field in batch.schema]
     rows: list[dict[str, Any]] = batch.cast(pa.schema(fields)).to_pylist()
-    for row in rows if classes else ():
-        row.update({column: class_name(row[column], names) for column, names in classes.items()})
+    for column, names in classes.items():
+        for row in rows:
+            row[column] = class_name(row[column], names)
     return rows
 
 
@@ -424,8 +436,9 @@ def _microseconds(kind: pa.DataType) -> pa.DataType:
     return pa.duration("us") if pa.types.is_duration(kind) and kind.unit == "ns" else kind
 
 
-def _length(row: Record | Reject, where: str) -> int:
-    lengths = [len(value) for value in row.values.values() if isinstance(value, str)] if isinstance(row, Record) else []
+def _length(row: Record, where: str) -> int:
+    """The characters of all texts in a row. Raises InputError if one text has too many."""
+    lengths = [len(value) for value in row.values.values() if isinstance(value, str)]
     if max(lengths, default=0) > LONGEST_LINE:
         raise InputError(f"{where}: a value is longer than {LONGEST_LINE >> 20} MiB; expected one record per row")
     return sum(lengths)

@@ -269,24 +269,24 @@ def _on_s3(store: Store, address: str, key: str) -> dict[str, int]:
 
     As on disk, empty parts and "." mean nothing, unless there is an object or folder of exactly that name.
     """
-    sizes, plain = _sizes(store, key), "/".join(part for part in key.split("/") if part not in ("", "."))
+    sizes = _sizes(store, key)
     if key in sizes:
-        chosen = [key]
-    elif not key or any(name.startswith(f"{key}/") for name in sizes):
-        chosen = _inside(store, key, sizes)
-    elif key != plain:
+        return {key: sizes[key]}
+    if not key or any(name.startswith(f"{key}/") for name in sizes):
+        return {name: sizes[name] for name in _inside(store, key, sizes)}
+    plain = "/".join(part for part in key.split("/") if part not in ("", "."))
+    if key != plain:
         return _on_s3(store, address, plain)
-    elif MAGIC.search(key):
-        pattern, sizes = key.split("/"), _sizes(store, MAGIC.split(key)[0])
-        chosen = [name for name in sizes if matches(name.split("/"), pattern)]
-        chosen += [name for folder in matching_folders(sizes, pattern) for name in _inside(store, folder, sizes)]
-        if not chosen:
-            raise InputError(f"{address} matches no object; check the bucket and the pattern")
-    else:
+    if not MAGIC.search(key):
         raise InputError(
             f"{address} is neither an object nor a folder; check the bucket and the key, or give {store.root}/{key}* "
             "for all objects whose keys begin so"
         )
+    pattern, sizes = key.split("/"), _sizes(store, MAGIC.split(key)[0])
+    chosen = [name for name in sizes if matches(name.split("/"), pattern)]
+    chosen += [name for folder in matching_folders(sizes, pattern) for name in _inside(store, folder, sizes)]
+    if not chosen:
+        raise InputError(f"{address} matches no object; check the bucket and the pattern")
     return {name: sizes[name] for name in chosen}
 
 

@@ -109,7 +109,7 @@ def plan_corpus(
     def write(draft: Draft) -> None:
         draft.details = {"settings": plan.settings, "parts": [list(part) for part in plan.parts]}
         draft.details["buckets"] = plan.buckets
-        draft.details["pieces"] = [[number, *found] for number, found in plan.pieces.items()]
+        draft.details["pieces"] = [[number, *pieces] for number, pieces in plan.pieces.items()]
 
     uri = produce(plan.recipe(PLAN, 0), root, write)
     return [json.dumps({"plan": uri, "paths": addresses, "pod": pod, "pods": pods}) for pod in range(pods)]
@@ -231,15 +231,19 @@ class Kept:
 
     def read(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Stream the passages whose numbers are ``start, …, stop - 1``."""
-        for number, part in enumerate(self.parts):
+        for number in range(len(self.parts)):
             first, end = self.offsets[number], self.offsets[number + 1]
             if first < stop and end > start:
-                entries = {entry.logical: entry for entry in part.entries(STAGED_FILES)}
-                tables = {name: entry.rows or 0 for name, entry in entries.items()}
-                own = self._rows(number), start - first, stop - first
-                yield from distinct(tables, lambda name: part.verified(entries[name]), *own)  # noqa: B023
+                yield from self._of_part(number, start - first, stop - first)
 
-    def _rows(self, number: int) -> Ints:
+    def _of_part(self, number: int, start: int, stop: int) -> Iterator[pa.Table]:
+        """Stream some of the passages of a part that stay, counted from its first one."""
+        part = self.parts[number]
+        entries = {entry.logical: entry for entry in part.entries(STAGED_FILES)}
+        tables = {name: entry.rows or 0 for name, entry in entries.items()}
+        return distinct(tables, lambda name: part.verified(entries[name]), self._repeating(number), start, stop)
+
+    def _repeating(self, number: int) -> Ints:
         """The rows of a part that repeat an earlier text, ascending."""
         found = [np.load(bucket.verified(entry)) for bucket, entry in self._repeats[number]]
         return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
@@ -248,7 +252,7 @@ class Kept:
 def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
     """Put the shards that begin in a part into the folder of the corpus, which readers see once it has a manifest."""
     kept = Kept(plan)
-    first, last = (-(-int(offset) // SHARD_ROWS) for offset in kept.offsets[number : number + 2])
+    first, last = (-(-int(offset) // SHARD_ROWS) for offset in kept.offsets[number : number + 2])  # rounded up
     with TemporaryDirectory(prefix="shards-", dir=draft.folder) as name:
         folder = Path(name)
         shards = Shards(folder, "passages", first=first)
@@ -309,7 +313,7 @@ def _written(plan: Plan) -> Iterator[FileEntry]:
 def _process_seconds(plan: Plan) -> float | None:
     """The CPU seconds of all results on the way; None if one of them is gone or did not note them."""
     try:
-        return round(sum(float(one.run()["process_seconds"]) for kind in ON_THE_WAY for one in plan.all(kind)), 3)
+        return round(sum(float(made.run()["process_seconds"]) for kind in ON_THE_WAY for made in plan.all(kind)), 3)
     except (InputError, KeyError):
         return None
 

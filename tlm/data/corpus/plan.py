@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from operator import add
 from typing import Any, Final
 
 import pyarrow as pa
@@ -102,14 +101,19 @@ class Plan:
 
         Raises InputError: one is gone, or is not what it was when this plan was made.
         """
+        named = self.settings["files"]
+        if len(raw) < len(named):
+            paths = ", ".join(self.paths)
+            raise InputError(f"{paths} had {len(named):,} files and has {len(raw):,} now; start it again")
+        planned: list[tuple[str, str]] = []  # name and digest of each file, or of each of its pieces
+        for place, (name, digest) in enumerate(named):
+            pieces = self.pieces.get(place)
+            planned += [(name, piece.digest) for piece in pieces] if pieces else [(name, digest)]
         start, stop = self.parts[number]
-        names = [named for file, named in enumerate(self.settings["files"]) for _ in self.pieces.get(file, [None])]
         own = sliced(raw, self.pieces)[start:stop]
-        if len(raw) < (planned := len(self.settings["files"])):
-            raise InputError(f"{', '.join(self.paths)} had {planned:,} files and has {len(raw):,} now; start it again")
         check_downloads(own)
-        for file, (name, digest) in zip(own, names[start:stop], strict=True):
-            if (file.name, file.digest()) != (name, file.piece.digest if file.piece else digest):
+        for file, name_and_digest in zip(own, planned[start:stop], strict=True):
+            if (file.name, file.digest()) != name_and_digest:
                 raise InputError(f"{file.where} has changed since its corpus was planned; start the run again")
         return own
 
@@ -145,20 +149,22 @@ def make_plan(
 
     Raises InputError: a file is unreadable or lacks a field; not enough disk space for downloads.
     """
-    buckets, alone = BUCKETS[0], len(parts_of(files, size)) == 1 and not any(_too_large(file, size) for file in files)
+    alone = len(parts_of(files, size)) == 1 and not any(_too_large(file, size) for file in files)
     if alone:  # whoever plans it also reads it
         check_downloads(files)
-    while buckets < BUCKETS[1] and buckets * BUCKET_BYTES < sum(map(_text, files)):
+    buckets, most_buckets = BUCKETS
+    while buckets < most_buckets and buckets * BUCKET_BYTES < sum(map(_text, files)):
         buckets *= 2
-    found = in_threads(partial(_named, layout=layout, size=size, keep=alone), files, cpu_count())
-    named = list(track(found, "checking", len(files), "files"))
+    checked = in_threads(partial(_named, layout=layout, size=size, keep=alone), files, cpu_count())
+    named = list(track(checked, "checking", len(files), "files"))
     settings = {**layout.settings(), "files": [[name, digest] for name, digest, _ in named]}
-    pieces = {number: found for number, (_, _, found) in enumerate(named) if found}
+    pieces = {number: of_file for number, (_, _, of_file) in enumerate(named) if of_file}
     parts = tuple(parts_of(sliced(files, pieces), size))
     return Plan(tuple(paths), root, settings, parts, buckets, pieces, max_rejected)
 
 
 def _named(file: RawFile, layout: Layout, size: int, keep: bool) -> tuple[str, str, list[Piece]]:
+    """Check a file; return its name, its digest, and its pieces if it is too large for a part."""
     check(file, layout.fields, layout.text_field)
     digest = file.digest()
     pieces = cut(file, file.size * size // _text(file)) if _too_large(file, size) else []
@@ -174,8 +180,10 @@ def _too_large(file: RawFile, size: int) -> bool:
 
 def sliced(files: Sequence[RawFile], pieces: Mapping[int, Sequence[Piece]]) -> list[RawFile]:
     """Return the files, with their pieces in the places of files that are cut."""
-    found = ([_piece_of(file, piece) for piece in pieces.get(place, ())] or [file] for place, file in enumerate(files))
-    return [one for own in found for one in own]
+    found: list[RawFile] = []
+    for place, file in enumerate(files):
+        found += [_piece_of(file, piece) for piece in pieces.get(place, ())] or [file]
+    return found
 
 
 def _piece_of(file: RawFile, piece: Piece) -> RawFile:
@@ -256,4 +264,4 @@ def _span(group: pq.RowGroupMetaData) -> tuple[int, int]:
     """The bytes of a row group, whose columns stand one after the other."""
     columns = list(map(group.column, range(group.num_columns)))
     starts = [column.dictionary_page_offset or column.data_page_offset for column in columns]
-    return min(starts), max(map(add, starts, (column.total_compressed_size for column in columns)))
+    return min(starts), max(start + column.total_compressed_size for start, column in zip(starts, columns, strict=True))

@@ -51,21 +51,23 @@ class Vocabulary:
     def encode_both(self, texts: Iterable[str]) -> tuple["TokenLists", "TokenLists"]:
         """Number the tokens of each text as it is, and as it is compared with others. Few texts have others then."""
         number_of, ids = self._numbers.__getitem__, array("i")
-        starts, lengths, other_starts, other_lengths = (array("q") for _ in range(4))
+        starts, lengths, compared_starts, compared_lengths = (array("q") for _ in range(4))
         for text in texts:
-            found, start = tokens(text), len(ids)
-            ids.extend(map(number_of, found))
+            words, start = tokens(text), len(ids)
+            ids.extend(map(number_of, words))
             starts.append(start)
-            lengths.append(len(found))
-            if (plain := compared(text)) != text:
-                found, start = tokens(plain), len(ids)
-                ids.extend(map(number_of, found))
-            other_starts.append(start)
-            other_lengths.append(len(found))
+            lengths.append(len(words))
+            plain = compared(text)
+            if plain != text:
+                words, start = tokens(plain), len(ids)
+                ids.extend(map(number_of, words))
+            compared_starts.append(start)
+            compared_lengths.append(len(words))
         while self._closed_at is not None and len(self._numbers) > self._closed_at:
             self._numbers.popitem()
-        every, *places = map(np.asarray, (ids, starts, lengths, other_starts, other_lengths))
-        return TokenLists(every, *places[:2]), TokenLists(every, *places[2:])
+        all_ids = np.asarray(ids)
+        as_is = TokenLists(all_ids, np.asarray(starts), np.asarray(lengths))
+        return as_is, TokenLists(all_ids, np.asarray(compared_starts), np.asarray(compared_lengths))
 
 
 @dataclass(frozen=True)
@@ -259,11 +261,13 @@ class _Long:
             alike.setdefault(own.tobytes(), []).append(passage)
         for shared, group in alike.items():
             texts, counts = self._having(np.frombuffer(shared, np.int64))
-            by_text = counts >= self.least[texts]
             members = np.array(group)
-            by_passage = np.searchsorted(np.maximum.accumulate(counts), least[members])  # the first text with so many
-            first = np.minimum(by_passage, np.append(by_text, True).argmax())
-            members, first = members[first < len(texts)], first[first < len(texts)]
+            # Places of the first text that suffices by each rule; the number of texts, if none does
+            by_text = counts >= self.least[texts]
+            first_by_passage = np.searchsorted(np.maximum.accumulate(counts), least[members])
+            first = np.minimum(first_by_passage, np.append(by_text, True).argmax())
+            overlaps = first < len(texts)
+            members, first = members[overlaps], first[overlaps]
             if len(members):
                 share = counts[first] / np.where(by_text[first], self.totals[texts[first]], totals[members])
                 found.enter(rows[sharing[members]], texts[first], share, ~by_text[first])

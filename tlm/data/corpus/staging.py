@@ -89,12 +89,12 @@ def distinct(
         start: How many of the others to leave out.
         stop: After how many of the others to end.
     """
-    row = kept = 0
+    row = kept = 0  # how many rows are before the file, and how many of them stay
     for name, rows in tables.items():
         first, last = np.searchsorted(repeats, (row, row + rows))
         stays = np.ones(rows, np.bool_)
         stays[repeats[first:last] - row] = False
-        numbers = kept - 1 + np.cumsum(stays)
+        numbers = kept - 1 + np.cumsum(stays)  # of a row that stays: how many such rows are before it
         row, kept = row + rows, kept + rows - int(last - first)
         stays &= (start <= numbers) & (numbers < stop)
         if stays.any():

@@ -42,7 +42,8 @@ def split(text: str, words: int, overlap: int = 0) -> list[str]:
     starts = range(0, last + stride, stride)
     ends = [*(start + words for start in starts[:-1]), len(pieces)]
     joined = (" ".join(pieces[start:end]) for start, end in zip(starts, ends, strict=True))
-    return [one.replace(_SEAM, "").removeprefix(_SEAM[1:]) for one in joined]
+    # a cut at a seam takes the space from it, and leaves the next passage with the other character
+    return [passage.replace(_SEAM, "").removeprefix(_SEAM[1:]) for passage in joined]
 
 
 def count(text: str) -> int:

@@ -33,7 +33,7 @@ class Answer(str):
 def say(message: str) -> None:
     """Print a message to stderr (stdout has only the result of a step), in one write, as steps may be parallel."""
     with unheard():
-        sys.stderr.write("\n".join([*map(printable, message.split("\n")), ""]))
+        sys.stderr.write("".join(f"{printable(line)}\n" for line in message.split("\n")))
         sys.stderr.flush()
 
 

@@ -265,4 +265,4 @@ SECTIONS: dict[str, type[Section]] = {
 }  # fmt: skip
 
 
-OWN = ("bert", "modernbert")
+OWN = ("bert", "modernbert")  # architectures of our own code; the others are those of transformers

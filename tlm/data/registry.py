@@ -241,8 +241,8 @@ def class_names(schema: Any) -> dict[str, list[str]]:
     """The names of classes by column, if `datasets` wrote this schema of pyarrow; the column may hold lists."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        inner = {column: one.get("feature", one) for column, one in features.items() if isinstance(one, dict)}
-        return {column: one["names"] for column, one in inner.items() if one.get("_type") == "ClassLabel"}
+        inner = {column: of.get("feature", of) for column, of in features.items() if isinstance(of, dict)}
+        return {column: feature["names"] for column, feature in inner.items() if feature.get("_type") == "ClassLabel"}
     except (AttributeError, KeyError, TypeError, ValueError):  # written by something else
         return {}
 

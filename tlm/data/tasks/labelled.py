@@ -145,7 +145,7 @@ def twin_key(text: str, pair: str | None = None) -> str:
 
 def text_and_pair(values: Mapping[str, Any], fields: Fields) -> tuple[str, str | None]:
     """The text of a row, and the second text if it is a pair. Raises BadRow as `text_of` does."""
-    return text_of(values, fields.text_field), text_of(values, fields.pair_field) if fields.pair_field else None
+    return text_of(values, fields.text_field), (text_of(values, fields.pair_field) if fields.pair_field else None)
 
 
 def _text(fields: Fields, file: RawFile, row: Record) -> Example:
@@ -256,7 +256,8 @@ def _check_spelling(examples: Sequence[Example]) -> None:
     counts = Counter(label for example in examples for label in example.labels)
     first, pairs = dict[str | Decimal, str](), dict[str, str]()
     for label in sorted(counts, key=lambda label: -counts[label]):
-        frequent = first.setdefault(Decimal(seen) if is_number(seen := compared(label)) else fold(seen), label)
+        seen = compared(label)
+        frequent = first.setdefault(Decimal(seen) if is_number(seen) else fold(seen), label)
         if frequent != label:
             pairs[label] = f"'{label}' ({counts[label]:,}) and '{frequent}' ({counts[frequent]:,})"
     if pairs:

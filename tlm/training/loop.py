@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
@@ -101,10 +102,7 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
         snapshots.resume(state)
     state.share(group)
     arithmetic = autocast(device, plan.settings.precision)
-    checked = state.step
-    meter = Meter(work.label, plan.steps, "steps")
-    meter.advance(state.step)
-    watch = time.monotonic()
+    meter = _LossMeter(work.label, plan.steps, state)
     agreement = Agreement(group, state.step)
     with stopping() as stop, memory_advice(work.advice), _batches(work.batch, plan.steps, device) as batch_of:
         while state.step < plan.steps:
@@ -114,22 +112,18 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
                 work.after(state)
             arrived = [stop.number == number for number in STOPS]
             *stops, late = agreement.any(state.step, *arrived, group.first and snapshots.late())
-            ending = next((error for error, stopped in zip(STOPS.values(), stops, strict=True) if stopped), None)
-            saving = bool(ending) or late or snapshots.due(state.step)
-            seconds = time.monotonic() - watch
-            if saving or seconds >= CHECK_EVERY_SECONDS or state.step == plan.steps:
-                loss = state.curve.check(checked, state.step)
-                rate = state.curve.costs[checked : state.step, 0].sum() / max(seconds, 1e-9)
-                meter.advance(state.step - checked, f"loss {loss:.3f}, {rate:,.0f} tokens/s")
-                checked, watch = state.step, time.monotonic()
+            stop_error = next(compress(STOPS.values(), stops), None)
+            saving = stop_error is not None or late or snapshots.due(state.step)
+            if saving or meter.due():
+                meter.update()
             if saving:
                 _collect_energy(spending, group)
                 if group.first:
                     snapshots.begin(state)
-            if ending:
+            if stop_error is not None:
                 snapshots.wait()
                 group.wait()  # if a process ended now, torchrun would kill rank 0 while it saves
-                raise _stopped(ending, state)
+                raise _stopped(stop_error, state)
         snapshots.wait()
         if stop.is_set() and group.first:  # it arrived after the last step
             snapshots.begin(state)
@@ -139,16 +133,40 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
     meter.close()
 
 
+class _LossMeter(Meter):
+    """Shows the loss and the speed about once a second, and stops a training that diverges."""
+
+    def __init__(self, label: str, steps: int, state: State) -> None:
+        super().__init__(label, steps, "steps")
+        self.state = state
+        self.advance(state.step)
+        self._first_step, self._since = state.step, time.monotonic()
+
+    def due(self) -> bool:
+        """Whether to update now: after a second, and after the last step."""
+        return self.state.step == self.total or time.monotonic() - self._since >= CHECK_EVERY_SECONDS
+
+    def update(self) -> None:
+        """Show the steps since the last update. Raises InputError if the loss of one of them is not finite."""
+        seconds = max(time.monotonic() - self._since, 1e-9)
+        curve, step = self.state.curve, self.state.step
+        loss = curve.check(self._first_step, step)
+        rate = curve.costs[self._first_step : step, 0].sum() / seconds
+        self.advance(step - self._first_step, f"loss {loss:.3f}, {rate:,.0f} tokens/s")
+        self._first_step, self._since = step, time.monotonic()
+
+
 def _stopped(error: type[Terminated], state: State) -> Terminated:
     return error(f"stopped by {error.by} after step {state.step:,}, which is saved; repeat the command to go on")
 
 
 def _collect_energy(spending: Spending, group: ProcessGroup) -> None:
     """Give rank 0 the energy that the other machines have used; one process of each machine measures it."""
-    counts = group.local_rank == 0 and not group.first
-    own = spending.joules() if counts else {}
-    sums = group.sum(*(number for name in JOULES for number in own.get(name, Amount())))
-    spending.elsewhere = {name: Amount(sums[2 * i], int(sums[2 * i + 1])) for i, name in enumerate(JOULES)}
+    measures = group.local_rank == 0 and not group.first
+    own = spending.joules() if measures else dict.fromkeys(JOULES, Amount())
+    sums = group.sum(*(own[name].value for name in JOULES), *(own[name].unmeasured for name in JOULES))
+    joules, unmeasured = sums[: len(JOULES)], map(int, sums[len(JOULES) :])
+    spending.elsewhere = dict(zip(JOULES, map(Amount, joules, unmeasured), strict=True))
 
 
 @contextmanager
@@ -172,10 +190,12 @@ def _batches(make: BatchOf, steps: int, device: torch.device) -> Iterator[BatchO
 def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, group: ProcessGroup, batch: Batch) -> None:
     step, device = state.step, state.curve.losses.device
     if plan.dropout > 0:
-        torch.manual_seed(number(plan.seed, DROPOUT, step, *([group.rank] if group.rank else [])))
+        index = (step, group.rank) if group.rank > 0 else (step,)  # rank 0 draws what a single process draws
+        torch.manual_seed(number(plan.seed, DROPOUT, *index))
     state.curve.costs[step] = work.costs(step, batch)
     own = share(batch, group.rank, group.size)
-    for part in split(own or batch, -(-plan.settings.accumulation // group.size)):
+    parts = -(-plan.settings.accumulation // group.size)
+    for part in split(batch if own is None else own, parts):
         with arithmetic:
             losses = work.losses(step, to_device(part, device))
         if own is None:  # fewer rows than processes: add nothing, but have the same gradients as the others

@@ -81,11 +81,14 @@ class Batch:
     def queries(self) -> tuple[Ints, Ints]:
         """The `queries` [B, Q] and `query_indices` [M] of `encoder.Inputs`."""
         rows, width = self.ids.shape
-        row, masked = self.positions // width, self.masked_by_row()
-        found = np.repeat(np.arange(0, rows * width, width)[:, None], 1 + masked.max(), axis=1)
-        within = 1 + np.arange(len(row)) - (np.cumsum(masked) - masked)[row]
-        found[row, within] = self.positions
-        return found, row * found.shape[1] + within
+        masked = self.masked_by_row()
+        first_tokens = np.arange(0, rows * width, width)
+        queries = np.repeat(first_tokens[:, None], 1 + masked.max(), axis=1)
+        row = self.positions // width
+        in_earlier_rows = np.cumsum(masked) - masked
+        column = 1 + np.arange(len(row)) - in_earlier_rows[row]  # column 0 is the first token's
+        queries[row, column] = self.positions
+        return queries, row * queries.shape[1] + column
 
     def widened(self, multiple: int) -> "Batch":
         """The same batch with T a multiple of so many tokens, or `most`; unchanged where no text is padded."""
@@ -177,12 +180,14 @@ def share(batch: Batch, index: int, parts: int) -> Batch | None:
 
 
 def _part(batch: Batch, rows: Ints) -> Batch:
-    whole = {name: getattr(batch, name) for name in ("ids", "lengths", "types", "labels", "corrupted")}
-    some: dict[str, Any] = {name: None if values is None else values[rows] for name, values in whole.items()}
+    """The consecutive `rows` of a batch."""
+    by_row = {name: getattr(batch, name) for name in ("ids", "lengths", "types", "labels", "corrupted")}
+    chosen: dict[str, Any] = {name: values[rows] for name, values in by_row.items() if values is not None}
     width = batch.ids.shape[1]
-    low, high = np.searchsorted(batch.positions, [rows[0] * width, (rows[-1] + 1) * width])
-    positions, targets = batch.positions[low:high] - rows[0] * width, batch.targets[low:high]
-    return replace(batch, **some, positions=positions, targets=targets)
+    start, stop = rows[0] * width, (rows[-1] + 1) * width
+    low, high = np.searchsorted(batch.positions, [start, stop])
+    positions, targets = batch.positions[low:high] - start, batch.targets[low:high]
+    return replace(batch, **chosen, positions=positions, targets=targets)
 
 
 class Stream:
@@ -310,15 +315,16 @@ class FlopCount:
     def of(self, batch: Batch, *, tokens: bool, classes: bool) -> int:
         """The forward and backward pass of `batch`, without padding, that predicts `tokens`, `classes` or both."""
         model, width = self.model, self.model.hidden
-        read, lengths = batch.tokens, batch.lengths
-        rows, masked = len(lengths) * classes, len(batch.positions) * tokens
+        lengths, read, before = batch.lengths, batch.tokens, model.layers - 1  # layers before the last one
+        classified, predicted = len(lengths) * classes, len(batch.positions) * tokens
         modern = model.architecture == "modernbert"
+        if (classes and modern) or model.architecture not in OWN:  # the last layer computes all positions
+            queries, finished = lengths, read
+        else:  # it computes the first token of each text and the tokens to predict
+            queries, finished = 1 + batch.masked_by_row() * tokens, classified + predicted
+        projections = 2 * width * width * (read * (3 * before + 2) + int(queries.sum()))
+        attention = 2 * 2 * width * int(lengths @ (lengths * before + queries))
         matrices = 3 if modern else 2  # of the feed-forward network, which is gated in ModernBERT
-        everywhere = (classes and modern) or model.architecture not in OWN
-        asking = lengths if everywhere else 1 + batch.masked_by_row() * tokens
-        finished = read if everywhere else rows + masked
-        projections = 2 * width * width * (read * (3 * model.layers - 1) + int(asking.sum()))
-        attention = 2 * 2 * width * int(lengths @ (lengths * (model.layers - 1) + asking))
-        after = 2 * width * (width + matrices * model.intermediate) * (read * (model.layers - 1) + finished)
-        heads = 2 * width * ((width + self.vocab_size) * masked + (width + self.labels) * rows)
-        return BACKWARD * (projections + attention + after + heads)
+        after_attention = 2 * width * (width + matrices * model.intermediate) * (read * before + finished)
+        heads = 2 * width * ((width + self.vocab_size) * predicted + (width + self.labels) * classified)
+        return BACKWARD * (projections + attention + after_attention + heads)

@@ -1,7 +1,7 @@
 """Find a published model: in a local folder, on S3, or on the Hugging Face Hub."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tlm.artifacts.stores.s3 import S3Store
 
 TEXTS = (
-    *("config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.*", "merges.txt", "*.model"),
-)
+    "config.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.*", "merges.txt", "*.model",
+)  # fmt: skip
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")  # never pytorch_model.bin: a pickle is a program
 MLM_HEAD = "mlm_head.safetensors"  # of a checkpoint, beside its model: the head that predicts tokens
 EXPECTED = "expected a model as transformers writes it (config.json, model.safetensors, tokenizer.json)"
@@ -41,11 +41,11 @@ def model_folder(model: str, *, of_tokenizers: bool = False, files: Sequence[str
     Raises:
         InputError: there is no such folder or model, or the Hub cannot be reached.
     """
-    with (
-        _from_s3(model, of_tokenizers, files)
-        if model.startswith("s3://")
-        else nullcontext(_from_disk_or_hub(model, of_tokenizers, files)) as folder
-    ):
+    if model.startswith("s3://"):
+        located: AbstractContextManager[Path] = _from_s3(model, of_tokenizers, files)
+    else:
+        located = nullcontext(_from_disk_or_hub(model, of_tokenizers, files))
+    with located as folder:
         refuse_code(folder)
         yield folder
 
@@ -117,8 +117,8 @@ def _from_disk_or_hub(model: str, of_tokenizers: bool, files: Sequence[str]) -> 
     if Path(model).is_dir() or (of_tokenizers and Path(model).is_file()):
         return Path(model)
     if not is_hub_name(model):
-        raise InputError(f"{model}: there is no such {'file or ' * of_tokenizers}folder; {EXPECTED}")
-    return _from_hub(model, files or [*TEXTS, *([] if of_tokenizers else WEIGHTS)])
+        raise InputError(f"{model}: there is no such {'file or folder' if of_tokenizers else 'folder'}; {EXPECTED}")
+    return _from_hub(model, files or (TEXTS if of_tokenizers else TEXTS + WEIGHTS))
 
 
 def _from_hub(name: str, files: Sequence[str]) -> Path:

@@ -53,16 +53,16 @@ def tokenize_all(
 ) -> None:
     """Tokenize tasks and subsets ahead of stage 1, as it does with this preset and these overrides."""
     spans_first = presets.resolve(preset, overrides).model.spans_first
-    for one in data:
-        tokenize(one, tokenizer, spans_first=spans_first, root=root)
+    for uri in data:
+        tokenize(uri, tokenizer, spans_first=spans_first, root=root)
 
 
 def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[str, bool]) -> None:
-    of = source.manifest.kind
+    kind = source.manifest.kind
     encoder = Tokenizer.from_file(str(vocabulary.path("tokenizer") / "tokenizer.json"))
     size = int(vocabulary.details["vocab_size"])
     columns = {"text": ""}
-    if of == "task" and source.details["pair"]:
+    if kind == "task" and source.details["pair"]:
         columns["text_pair"] = "pair_"
     marks: Marks = ()
     if settings:
@@ -73,24 +73,24 @@ def _write(draft: Draft, source: Artifact, vocabulary: Artifact, settings: dict[
         texts = _texts(source, column, marks if column == "text" else ())
         rows, added = _write_column(draft.folder, prefix, texts, encoder, size)
         tokens += added
-    if of == "task":
+    if kind == "task":
         _warn_of_unknown(np.load(draft.folder / "ids.npy"), vocabulary.details["unk_id"], vocabulary)
     draft.counts = {"rows": rows, "tokens": tokens}
-    draft.details = {
-        "of": of, "rows": rows, "tokens": tokens, "vocab_size": size, "pair": len(columns) == 2,
-        "tokenizer": vocabulary.content,
-    }  # fmt: skip
+    draft.details = {"of": kind, **draft.counts, "vocab_size": size, "pair": len(columns) == 2}
+    draft.details["tokenizer"] = vocabulary.content
     if settings:
         draft.details["marks"] = [list(pair) for pair in marks]
 
 
 def _warn_of_unknown(ids: NDArray[Any], unknown: int, vocabulary: Artifact) -> None:
     """Warn where a text has letters that its vocabulary of word pieces had no room for, or others left out."""
-    if len(ids) and (share := float((ids == unknown).mean())) > MUCH_UNKNOWN:
-        advice = "has too few letters of the script; set tokenizer.kind=bpe, which knows every letter"
-        if "existing" in vocabulary.manifest.settings or vocabulary.manifest.step == "trim-vocabulary":
-            advice = "others made; take a published model that knows the texts' script and signs"
-        say(f"warning: {share:.0%} of the task's tokens are unknown to the vocabulary, which {advice}")
+    share = float((ids == unknown).mean()) if len(ids) else 0.0
+    if share <= MUCH_UNKNOWN:
+        return
+    advice = "has too few letters of the script; set tokenizer.kind=bpe, which knows every letter"
+    if "existing" in vocabulary.manifest.settings or vocabulary.manifest.step == "trim-vocabulary":
+        advice = "others made; take a published model that knows the texts' script and signs"
+    say(f"warning: {share:.0%} of the task's tokens are unknown to the vocabulary, which {advice}")
 
 
 def _write_column(

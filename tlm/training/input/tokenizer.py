@@ -64,16 +64,18 @@ def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer
     characters = Counter(chain.from_iterable(texts))
     strip = False if _share_of_marks(characters) > MANY_MARKS else None  # None: where case is folded
     normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=strip)
-    splitter, usual = pre_tokenizers.BertPreTokenizer(), min(1000, max(80, vocab_size // 20))
-    letters = _alphabet(characters, normalizer, usual, (vocab_size - len(SPECIAL)) // 2)
-    more = [letter for letter in letters[usual:] if not unicodedata.name(letter, "").startswith("CJK")]  # each a word
-    pieces = [_CONTINUING + letter for letter in [*letters[:usual], *more] if not _is_punctuation(letter)]
-    known = [*SPECIAL.values(), *letters, *pieces]
+    splitter = pre_tokenizers.BertPreTokenizer()
+    least = min(1000, max(80, vocab_size // 20))
+    letters = _alphabet(characters, normalizer, least, most=(vocab_size - len(SPECIAL)) // 2)
+    # BERT reads each CJK character as a word, so the rarer ones need no piece that continues a word.
+    rare = [letter for letter in letters[least:] if not unicodedata.name(letter, "").startswith("CJK")]
+    pieces = [_CONTINUING + letter for letter in [*letters[:least], *rare] if not _is_punctuation(letter)]
     learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
     learner.normalizer, learner.pre_tokenizer = normalizer, splitter
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
-        special_tokens=known,  # "special" only to fix their ids; the tokenizer below has five special tokens
+        # "special" only to fix their ids; the tokenizer below has five special tokens
+        special_tokens=[*SPECIAL.values(), *letters, *pieces],
         initial_alphabet=letters,
         limit_alphabet=len(letters),
         continuing_subword_prefix=_CONTINUING,
@@ -88,7 +90,8 @@ def _wordpiece(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer
 
 def _bpe(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lower_case else [])])
+    composed = normalizers.NFC()
+    tokenizer.normalizer = normalizers.Sequence([composed, normalizers.Lowercase()] if lower_case else [composed])
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -103,8 +106,10 @@ def _bpe(texts: list[str], vocab_size: int, lower_case: bool) -> Tokenizer:
 
 def _share_of_marks(characters: Counter[str]) -> float:
     """How many accents, vowel signs and tones there are for each character."""
-    decomposed = ((unicodedata.normalize("NFD", character), count) for character, count in characters.items())
-    marks = sum(count * sum(unicodedata.category(part) == "Mn" for part in parts) for parts, count in decomposed)
+    marks = 0
+    for character, count in characters.items():
+        decomposed = unicodedata.normalize("NFD", character)
+        marks += count * sum(unicodedata.category(part) == "Mn" for part in decomposed)
     return marks / max(1, characters.total() - characters[" "])
 
 
@@ -113,7 +118,7 @@ def _alphabet(characters: Counter[str], normalizer: normalizers.Normalizer, leas
     counts: Counter[str] = Counter()
     for character, count in characters.items():  # normalising each once is far faster than normalising whole texts
         counts.update(dict.fromkeys(normalizer.normalize_str(character), count))
-    letters = sorted((one for one in counts if not one.isspace()), key=lambda one: (-counts[one], one))
+    letters = sorted((letter for letter in counts if not letter.isspace()), key=lambda one: (-counts[one], one))
     covered = np.cumsum([counts[letter] for letter in letters])
     enough = 1 + int((covered < COVERED * covered[-1:]).sum())
     return letters[: min(max(enough, least), most)]
@@ -145,11 +150,11 @@ def adopt_vocabulary(content: bytes, path: Path) -> tuple[Tokenizer, dict[str, s
         raise InputError(f"{what}; expected a tokenizer.json of the tokenizers library") from None
     special = {}
     for role, name in SPECIAL.items():
-        found = next((token for token in (name, _OTHER_NAMES[role]) if tokenizer.token_to_id(token) is not None), None)
-        if found is None:
+        present = [token for token in (name, _OTHER_NAMES[role]) if tokenizer.token_to_id(token) is not None]
+        if not present:
             lacking = f"{path} has no '{name}' and no '{_OTHER_NAMES[role]}'"
             raise InputError(f"{lacking}; expected a masked-language-model's tokenizer")
-        special[role] = found
+        special[role] = present[0]
     tokenizer.no_padding()
     tokenizer.no_truncation()
     between = 2 if tokenizer.num_special_tokens_to_add(is_pair=True) == 4 else 1
@@ -161,13 +166,15 @@ def continuing(tokenizer: Artifact, vocab_size: int) -> NDArray[np.bool_]:
 
     Raises InputError if no token is marked as the beginning of a word: each text would then be a single word.
     """
-    words = Tokenizer.from_file(str(tokenizer.path("tokenizer") / "tokenizer.json"))
-    ids, marked = words.get_vocab(), isinstance(words.model, models.WordPiece)
-    mark = _CONTINUING if marked else _BEGINNING
-    found = [number for token, number in ids.items() if token.startswith(mark) == marked]
-    if len(found) == len(ids):
+    library_tokenizer = Tokenizer.from_file(str(tokenizer.path("tokenizer") / "tokenizer.json"))
+    ids = library_tokenizer.get_vocab()
+    if isinstance(library_tokenizer.model, models.WordPiece):
+        continue_a_word = [number for token, number in ids.items() if token.startswith(_CONTINUING)]
+    else:
+        continue_a_word = [number for token, number in ids.items() if not token.startswith(_BEGINNING)]
+    if len(continue_a_word) == len(ids):
         raise InputError(f"{tokenizer.uri} does not mark where words begin; set train.masking=tokens")
-    return np.isin(np.arange(vocab_size), found)
+    return np.isin(np.arange(vocab_size), continue_a_word)
 
 
 def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1) -> Tokenizer:
@@ -316,15 +323,20 @@ def _trim(draft: Draft, inputs: dict[str, Artifact]) -> None:
 def _tokens(inputs: dict[str, Artifact]) -> Iterator[Any]:
     """The tokens of the training texts and of the subset, in parts."""
     split = examples(inputs["task"])["split"]
-    chosen = np.flatnonzero(pc.is_in(split, pa.array(["train", UNLABELLED])).to_numpy(zero_copy_only=False))
-    for name, rows in (("task_tokens", chosen), ("subset_tokens", None)):
-        if name in inputs:
-            for prefix in ("", "pair_")[: 1 + inputs[name].details["pair"]]:
-                texts = Ragged.open(inputs[name], prefix)
-                read = np.arange(len(texts)) if rows is None else rows
-                for start in range(0, len(read), _ROWS):
-                    part = read[start : start + _ROWS]
-                    yield texts.take(part, texts.lengths_of(part))
+    training = np.flatnonzero(pc.is_in(split, pa.array(["train", UNLABELLED])).to_numpy(zero_copy_only=False))
+    tokens = inputs["task_tokens"]
+    yield from _tokens_of(Ragged.open(tokens), training)
+    if tokens.details["pair"]:
+        yield from _tokens_of(Ragged.open(tokens, "pair_"), training)
+    if "subset_tokens" in inputs:
+        passages = Ragged.open(inputs["subset_tokens"])
+        yield from _tokens_of(passages, np.arange(len(passages)))
+
+
+def _tokens_of(texts: Ragged, rows: Ints) -> Iterator[Any]:
+    for start in range(0, len(rows), _ROWS):
+        part = rows[start : start + _ROWS]
+        yield texts.take(part, texts.lengths_of(part))
 
 
 def trimmed(tokenizer: Tokenizer, used: set[int]) -> tuple[Tokenizer, Ints]:
@@ -340,29 +352,31 @@ def trimmed(tokenizer: Tokenizer, used: set[int]) -> tuple[Tokenizer, Ints]:
     model, ids = state["model"], tokenizer.get_vocab(with_added_tokens=True)
     if model["type"] not in ("WordPiece", "BPE", "Unigram"):
         raise InputError(f"a vocabulary of kind {model['type']} cannot be trimmed; leave out trim_vocabulary")
-    names = {place: token for token, place in ids.items()}
-    kept = {place for token, place in ids.items() if place < _FIRST or place in used or _is_single(token, model)}
+    kept = {number for token, number in ids.items() if number < _FIRST or number in used or _is_single(token, model)}
     kept |= {added["id"] for added in state["added_tokens"]}
-    kept |= {ids[token] for token in [model.get("unk_token")] if token in ids}
+    if model.get("unk_token") in ids:
+        kept.add(ids[model["unk_token"]])
     merges = model.get("merges", [])
     for pair in reversed(merges):  # so that each comes before the merges that make its parts
         if ids[_joined(pair, model)] in kept:
             kept |= {ids[part] for part in pair}
-    order = sorted(kept)
-    new = {names[place]: number for number, place in enumerate(order)}
-    state.update(
-        post_processor=None, added_tokens=[{**one, "id": new[one["content"]]} for one in state["added_tokens"]]
-    )
+    old_ids = sorted(kept)
+    names = {number: token for token, number in ids.items()}
+    new_ids = {names[old]: new for new, old in enumerate(old_ids)}
+    state["post_processor"] = None
+    for added in state["added_tokens"]:
+        added["id"] = new_ids[added["content"]]
     if model["type"] == "Unigram":
-        model["unk_id"] = None if model["unk_id"] is None else new[names[model["unk_id"]]]
-        model["vocab"] = [pair for pair in model["vocab"] if pair[0] in new]
+        model["vocab"] = [entry for entry in model["vocab"] if entry[0] in new_ids]
+        if model["unk_id"] is not None:
+            model["unk_id"] = new_ids[names[model["unk_id"]]]
     else:
-        model["vocab"] = {token: new[token] for token in model["vocab"] if token in new}
+        model["vocab"] = {token: new_ids[token] for token in model["vocab"] if token in new_ids}
     if merges:
-        model["merges"] = [pair for pair in merges if {*pair, _joined(pair, model)} <= new.keys()]
-    found = Tokenizer.from_str(json.dumps(state))
-    assert found.get_vocab(with_added_tokens=True) == new
-    return found, np.array(order)
+        model["merges"] = [pair for pair in merges if {*pair, _joined(pair, model)} <= new_ids.keys()]
+    smaller = Tokenizer.from_str(json.dumps(state))
+    assert smaller.get_vocab(with_added_tokens=True) == new_ids
+    return smaller, np.array(old_ids)
 
 
 def _is_single(token: str, model: dict[str, Any]) -> bool:

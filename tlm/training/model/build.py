@@ -47,9 +47,12 @@ def _shape(model: Model, vocab_size: int, special: Special) -> dict[str, Any]:
 
 def is_ours(config: dict[str, Any]) -> bool:
     """Whether the code here implements a config.json; other models need the modules of `transformers`."""
-    own, tied = _OWN.get(config["model_type"]), {"tie_word_embeddings": True}
-    plain = own is not None and all(config.get(name, value) == value for name, value in (own.fixed | tied).items())
-    return plain and "sliding_attention" not in config.get("layer_types", ())
+    own = _OWN.get(config["model_type"])
+    if own is None:
+        return False
+    implemented = {**own.fixed, "tie_word_embeddings": True}
+    fits = all(config.get(name, value) == value for name, value in implemented.items())
+    return fits and "sliding_attention" not in config.get("layer_types", ())
 
 
 def with_task(
@@ -59,14 +62,16 @@ def with_task(
 
     The spans between `marks` are put first in its texts. With `several`, a text may have several of the labels.
     """
-    known = labels if labels is not None else ["value"]
-    own = {name: value for name, value in config.items() if name not in (SPANS_FIRST, THRESHOLDS)}
-    problem = "regression" if labels is None else MULTI_LABEL if several else "single_label_classification"
+    problem = MULTI_LABEL if several else "single_label_classification"
+    if labels is None:
+        labels, problem = ["value"], "regression"
+    without_task = {key: value for key, value in config.items() if key not in (SPANS_FIRST, THRESHOLDS)}
+    spans_first = {SPANS_FIRST: [list(pair) for pair in marks]} if marks else {}
     return {
-        **own,
-        **({SPANS_FIRST: [list(pair) for pair in marks]} if marks else {}),
-        "id2label": {str(index): label for index, label in enumerate(known)},
-        "label2id": {label: index for index, label in enumerate(known)},
+        **without_task,
+        **spans_first,
+        "id2label": {str(index): label for index, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
         "problem_type": problem,
         "finetuning_task": name,
     }

@@ -25,7 +25,6 @@ from tlm.training.model.encoder import Encoder
 from tlm.training.model.foreign import model_types, plain_config, trial
 
 Weights: TypeAlias = dict[str, torch.Tensor]
-_BERT_HEAD = {"transform.": "cls.predictions.transform.", "bias": "cls.predictions.bias"}  # our names: the library's
 
 
 def shape_of(folder: Path, wanted: Model, layers: int = 0) -> Model:
@@ -94,23 +93,18 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
         shape: The settings from `shape_of`.
         facts: Arm, seed and name, for the details.
     """
-    task, tokenizer = inputs["task"].details, inputs["task_tokens"].input("tokenizer")
+    tokenizer = inputs["task_tokens"].input("tokenizer")
     whole, missing = _library_model(folder, shape.layers)
-    own, weights = plain_config(whole.config), whole.state_dict()
+    config, weights = plain_config(whole.config), whole.state_dict()
     if tokenizer.entries(KEPT):
-        own, weights = _trimmed(own, weights, np.load(tokenizer.path(KEPT), allow_pickle=False))
-    _check(own, tokenizer, folder)
-    kind = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[own["model_type"]]
-    config = build.with_dropout({**own, "architectures": [kind], **build.reading(shape)}, shape.dropout)
-    labels = classes_of(inputs["task"])
-    marks = inputs["task_tokens"].details.get("marks", ())
-    own_task = build.with_task(config, labels, task["name"], marks, several=task["problem"] == SEVERAL)
-    model = build.build(own_task, facts["seed"])
+        config, weights = _trimmed(config, weights, np.load(tokenizer.path(KEPT), allow_pickle=False))
+    _check(config, tokenizer, folder)
+    model = build.build(_for_task(config, inputs, shape), facts["seed"])
     _take_encoder(model, weights, missing, folder)
     try:
         trial(model)
     except Exception as error:  # of many kinds, which all mean the same to the user
-        what = f"{folder} is a '{own['model_type']}' that does not work as an encoder here ({reason(error)})"
+        what = f"{folder} is a '{config['model_type']}' that does not work as an encoder here ({reason(error)})"
         raise InputError(f"{what}; take another model, such as a BERT or RoBERTa") from None
     build.save(model, draft.folder / "model", tokenizer.path("tokenizer"))
     if all(name.startswith(f"{whole.base_model_prefix}.") for name in missing):
@@ -119,6 +113,15 @@ def write(draft: Draft, folder: Path, inputs: dict[str, Artifact], shape: Model,
     cost = dict.fromkeys(("steps", "tokens", "padded_tokens", "flops", "paper_flops"), 0)
     draft.details = {**facts, "parameters": build.parameter_count(model), "cost": cost}
     draft.counts = {"parameters": draft.details["parameters"]}
+
+
+def _for_task(config: dict[str, Any], inputs: dict[str, Artifact], shape: Model) -> dict[str, Any]:
+    """The config.json of a classifier for the task, given that of the published model."""
+    classifier = MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[config["model_type"]]
+    base = build.with_dropout({**config, "architectures": [classifier], **build.reading(shape)}, shape.dropout)
+    labels, task = classes_of(inputs["task"]), inputs["task"].details
+    marks = inputs["task_tokens"].details.get("marks", ())
+    return build.with_task(base, labels, task["name"], marks, several=task["problem"] == SEVERAL)
 
 
 def _library_model(folder: Path, layers: int) -> tuple[Any, set[str]]:
@@ -141,14 +144,16 @@ def _library_model(folder: Path, layers: int) -> tuple[Any, set[str]]:
 
 def _trimmed(config: dict[str, Any], weights: Weights, kept: Ints) -> tuple[dict[str, Any], Weights]:
     """The config and the weights of a model that knows only the tokens `kept`, given by their old ids."""
-    size, new = config["vocab_size"], {old: number for number, old in enumerate(kept.tolist())}
-    ids = {
-        name: new.get(value) if isinstance(value, int) else None
-        for name, value in config.items()
-        if name.endswith("_token_id")
-    }
-    rows = {name: value[kept] if len(value.shape) and len(value) == size else value for name, value in weights.items()}
-    return {**config, **ids, "vocab_size": len(kept)}, rows
+    size = config["vocab_size"]
+    new_ids = {old: new for new, old in enumerate(kept.tolist())}
+    config, weights = {**config, "vocab_size": len(kept)}, dict(weights)
+    for name, value in config.items():
+        if name.endswith("_token_id"):
+            config[name] = new_ids.get(value) if isinstance(value, int) else None
+    for name, tensor in weights.items():
+        if tensor.ndim > 0 and len(tensor) == size:
+            weights[name] = tensor[kept]
+    return config, weights
 
 
 def _check(config: dict[str, Any], tokenizer: Artifact, folder: Path) -> None:
@@ -172,8 +177,7 @@ def _take_encoder(model: Encoder, theirs: Weights, missing: set[str], folder: Pa
 
 def _token_head(model: Encoder, theirs: Weights) -> Weights:
     """The weights of our MLM head, from the library's."""
-    found = {}
-    for name in model.mlm.state_dict():
-        renamed = next((new + name.removeprefix(old) for old, new in _BERT_HEAD.items() if name.startswith(old)), name)
-        found[name] = theirs[renamed if build.is_ours(model.body.config) else name]
-    return found
+    names = {name: name for name in model.mlm.state_dict()}
+    if build.is_ours(model.body.config):
+        names = {name: f"cls.predictions.{name}" for name in names}
+    return {ours: theirs[library_name] for ours, library_name in names.items()}

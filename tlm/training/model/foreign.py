@@ -24,7 +24,6 @@ from tlm.errors import InputError, nearest, reason
 from tlm.settings.sections import OWN, Model
 from tlm.training.model.encoder import Body, Encoder, Inputs, attention_format, common_shape
 
-_OTHER_NAMES = {"intermediate_size": "hidden_dim"}  # of what most configs call alike
 _VOLATILE = ("transformers_version", "_name_or_path")
 _SMALL = 64  # vocabulary size for a trial
 
@@ -71,9 +70,9 @@ def trial(encoder: Encoder) -> None:
     """Read two short texts. Whatever the library raises shows that the model does not work as `ForeignBody` needs."""
     ids, lengths = torch.full((2, 8), encoder.body.config["vocab_size"] - 1), torch.tensor([8, 6])
     mask = (torch.arange(8) < lengths[:, None])[:, None, None, :]
-    queries, query_indices = torch.tensor([[0, 1], [8, 13]]), torch.tensor([1, 3])
-    texts = Inputs(ids, lengths, torch.tensor([1, 13]), queries, query_indices, ids[:, 0], 2, 2, mask)
-    encoder(texts, texts.ids, tokens=True, classes=True)
+    positions, queries = torch.tensor([1, 13]), torch.tensor([[0, 1], [8, 13]])
+    texts = Inputs(ids, lengths, positions, queries, torch.tensor([1, 3]), ids[:, 0], of_rows=2, of_masked=2, mask=mask)
+    encoder(texts, ids, tokens=True, classes=True)
 
 
 def foreign_config(model: Model, vocab_size: int, pad: int) -> dict[str, Any]:
@@ -85,8 +84,9 @@ def foreign_config(model: Model, vocab_size: int, pad: int) -> dict[str, Any]:
     shape["max_position_embeddings"] += pad + 1
     kind: Any = CONFIG_MAPPING[model.architecture]
     known = {*vars(kind()), *kind.attribute_map}
-    named = {name if name in known else _OTHER_NAMES.get(name, ""): value for name, value in shape.items()}
-    config = kind(**{name: value for name, value in named.items() if name in known})
+    if "intermediate_size" not in known:
+        shape["hidden_dim"] = shape["intermediate_size"]  # as DistilBERT calls it
+    config = kind(**{name: value for name, value in shape.items() if name in known})
     return {**plain_config(config), "architectures": [MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[kind.model_type]]}
 
 
@@ -130,10 +130,12 @@ class ForeignBody(Body):
 
     def read(self, inputs: Inputs, ids: Tensor, tokens: bool, classes: bool) -> tuple[Tensor | None, Tensor | None]:
         """Run the library's encoder once, and its classifier on the result if `classes`."""
-        given = {"input_ids": ids, "attention_mask": None if inputs.mask is None else inputs.mask[:, 0, 0].long()}
+        mask = None if inputs.mask is None else inputs.mask[:, 0, 0].long()
+        given = {"input_ids": ids, "attention_mask": mask}
         types = {"token_type_ids": inputs.types} if self._typed and inputs.types is not None else {}
-        device, half = ids.device.type, self.config["model_type"] != "deberta"  # whose mask is too large for bf16
-        with torch.autocast(device, enabled=half and torch.is_autocast_enabled(device)):
+        device = ids.device.type
+        fits_bf16 = self.config["model_type"] != "deberta"  # whose mask is too large for it
+        with torch.autocast(device, enabled=fits_bf16 and torch.is_autocast_enabled(device)):
             output = self._base(**given, **types)
         states = output[0].flatten(0, 1).index_select(0, inputs.positions) if tokens else None
         return states, self._classes(output, **given) if classes else None

@@ -95,20 +95,20 @@ class AdamW:
         self, model: nn.Module, weight_decay: float, betas: tuple[float, float], epsilon: float = 1e-8
     ) -> None:
         self.parameters, self.weight_decay = dict(model.named_parameters()), weight_decay
-        self.how: dict[str, Any] = {"fused": True, "amsgrad": False, "maximize": False, "eps": epsilon}
-        self.how["beta1"], self.how["beta2"] = betas
+        self.options: dict[str, Any] = {"fused": True, "amsgrad": False, "maximize": False, "eps": epsilon}
+        self.options["beta1"], self.options["beta2"] = betas
         self.moments: dict[str, dict[str, Tensor]] = {}
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
         """Update the parameters that have a gradient, then drop all gradients."""
-        for decays in (True, False):
-            group = {name: one for name, one in self.parameters.items() if (one.ndim > 1) == decays}
-            gradients = {name: one.grad for name, one in group.items() if one.grad is not None}
+        for matrices, decay in ((True, self.weight_decay), (False, 0.0)):
+            group = {name: weight for name, weight in self.parameters.items() if (weight.ndim > 1) == matrices}
+            gradients = {name: weight.grad for name, weight in group.items() if weight.grad is not None}
             moments = [self.moments_of(name) for name in gradients]
-            averages, squares, steps = ([one[key] for one in moments] for key in ("exp_avg", "exp_avg_sq", "step"))
-            how = {"lr": lr, "weight_decay": self.weight_decay if decays else 0.0, **self.how}
-            adamw([group[name] for name in gradients], [*gradients.values()], averages, squares, [], steps, **how)
+            averages, squares, steps = ([each[key] for each in moments] for key in ("exp_avg", "exp_avg_sq", "step"))
+            options = {"lr": lr, "weight_decay": decay, **self.options}
+            adamw([group[name] for name in gradients], [*gradients.values()], averages, squares, [], steps, **options)
         for parameter in self.parameters.values():
             parameter.grad = None
 

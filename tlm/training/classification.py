@@ -56,8 +56,8 @@ def class_logits(model: Encoder, texts: Texts, rows: NDArray[np.int64], device: 
     logits = np.zeros((len(rows), len(model.body.config["id2label"])), dtype=np.float32)
     for indices in by_length(texts.lengths[rows]):
         inputs = to_device(collate(texts, rows[indices]), device)
-        _, found = model(inputs, inputs.ids, tokens=False, classes=True)
-        logits[indices] = found.float().cpu().numpy()
+        _, of_batch = model(inputs, inputs.ids, tokens=False, classes=True)
+        logits[indices] = of_batch.float().cpu().numpy()
     model.train(training)
     return logits
 
@@ -242,24 +242,25 @@ def _passages(arm: str, others: dict[str, str]) -> str:
 
 def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetune, seed: int) -> Encoder:
     """The checkpoint's encoder, with a fresh head for this task or with its own head for it."""
-    folder, tasks = checkpoint.path("model"), checkpoint.details.get("tasks", [])
-    config = build.with_dropout(config_of(folder), settings.dropout)
-    own = build.with_task(config, examples.classes, name, examples.marks, several=examples.several)
-    if not settings.reset_head and not tasks:
-        if any(own[key] != config[key] for key in ("id2label", "problem_type")):
-            raise InputError(f"{checkpoint.uri} was trained for other classes than this task's; set {RESET}")
-        model = build.build(own, seed)
-        build.load_weights(model, folder)
-        build.to_standardised(model, examples.scale)
+    folder = checkpoint.path("model")
+    before = build.with_dropout(config_of(folder), settings.dropout)
+    config = build.with_task(before, examples.classes, name, examples.marks, several=examples.several)
+    model = build.build(config, seed)
+    if settings.reset_head:
+        build.load_encoder(model, folder)
         return model
-    model = build.build(own, seed)
-    build.load_encoder(model, folder)
-    if not settings.reset_head:
-        known, wanted = [(task["name"], task["labels"]) for task in tasks], (name, examples.classes)
-        if wanted not in known:
+    if "tasks" in checkpoint.details:  # it was trained on several tasks, and has a head for each
+        heads = [(task["name"], task["labels"]) for task in checkpoint.details["tasks"]]
+        wanted = (name, examples.classes)
+        if wanted not in heads:
             raise InputError(f"{checkpoint.uri} has no head for '{name}' with these classes; set {RESET}")
-        build.load_head(model, checkpoint.path(build.HEADS), known.index(wanted))
-        build.to_standardised(model, examples.scale)
+        build.load_encoder(model, folder)
+        build.load_head(model, checkpoint.path(build.HEADS), heads.index(wanted))
+    else:
+        if any(config[key] != before[key] for key in ("id2label", "problem_type")):
+            raise InputError(f"{checkpoint.uri} was trained for other classes than this task's; set {RESET}")
+        build.load_weights(model, folder)
+    build.to_standardised(model, examples.scale)
     return model
 
 
@@ -307,8 +308,7 @@ class Classification:
         score = dev_score(self.metric, self.examples.labels[self.dev_rows], logits)
         state.curve.dev[state.step - 1] = score
         if state.best is None or score > state.best.score:
-            trained = {name: one for name, one in self.model.body.named_parameters() if one.requires_grad}
-            weights = {name: one.detach().clone() for name, one in trained.items()}
+            weights = {name: weight.detach().clone() for name, weight in _trained(self.model.body).items()}
             state.best = Best(state.step, score, weights)
 
     def dev_logits(self) -> NDArray[np.float32]:
@@ -348,17 +348,22 @@ def train_only(body: Body, part: str, seed: int) -> None:
     """
     if part == "all":
         return
-    for name, one in body.named_parameters():
-        one.requires_grad = name.startswith(body.head_names) or (part == "bias" and name.endswith("bias"))
+    for name, weight in body.named_parameters():
+        weight.requires_grad = name.startswith(body.head_names) or (part == "bias" and name.endswith("bias"))
     if part == "lora":
         random = torch.Generator().manual_seed(number(seed, batches.LOW_RANK))
         for module in _projections(body):
             parametrize.register_parametrization(module, "weight", LowRank(module.weight, random))
-    trained = {name: one.numel() for name, one in body.named_parameters() if one.requires_grad}
+    trained = _trained(body)
     if part != "head" and all(name.startswith(body.head_names) for name in trained):
         kind = body.config["model_type"]
         raise InputError(f"finetune.weights is {part}, and this {kind} has nothing of that kind; set head or all")
-    say(f"finetune.weights={part}: {sum(trained.values()):,} parameters are trained")
+    say(f"finetune.weights={part}: {sum(map(torch.numel, trained.values())):,} parameters are trained")
+
+
+def _trained(body: Body) -> dict[str, nn.Parameter]:
+    """The weights that are not frozen, by name."""
+    return {name: weight for name, weight in body.named_parameters() if weight.requires_grad}
 
 
 def _projections(body: Body) -> list[nn.Linear]:

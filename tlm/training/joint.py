@@ -55,13 +55,12 @@ class Joint:
         """`continues` is that of `Masking`: None masks single tokens."""
         self.label, self.settings, self.seed = "stage 1", preset.train, seed
         self.encoder, self.examples, self.passages = encoder, examples, passages
-        self.external = External(
-            passages, (examples.texts, examples.without_label()), preset.train.external_batch, seed
-        )
+        unlabelled = (examples.texts, examples.without_label())
+        self.external = External(passages, unlabelled, preset.train.external_batch, seed)
         self.mlm_only = preset.train.rho2 == "inf"  # internal batches then have no classification loss
         self.mixture = Interleaving(preset.train.rho1 if self.external else 0)
-        rows, size = examples.rows("train"), preset.train.internal_batch
-        self.stream = Stream(examples.texts, rows, size, seed, batches.INTERNAL)
+        rows = examples.rows("train")
+        self.stream = Stream(examples.texts, rows, preset.train.internal_batch, seed, batches.INTERNAL)
         vocab_size = encoder.body.config["vocab_size"]
         self.cost = FlopCount(preset.model, vocab_size, len(encoder.body.config["id2label"]))
         head = encoder.body.classification_head().parameters()
@@ -112,8 +111,9 @@ class Joint:
         classes = self.mixture.is_internal(step) and not self.mlm_only
         if self.settings.mask_internal or not classes:
             return batch.tokens, batch.padded, self.cost.of(batch, tokens=True, classes=classes)
-        passes = (self.cost.of(batch, tokens=kind, classes=not kind) for kind in (True, False))
-        return 2 * batch.tokens, 2 * batch.padded, sum(passes)
+        masked_pass = self.cost.of(batch, tokens=True, classes=False)
+        plain_pass = self.cost.of(batch, tokens=False, classes=True)
+        return 2 * batch.tokens, 2 * batch.padded, masked_pass + plain_pass
 
     def after(self, state: State) -> None:
         """Do nothing: stage 1 is not scored on dev."""

@@ -96,7 +96,7 @@ def checkpoint_recipe(
     if begin is not None:
         warn_of(begin, examples)
         _warn_of_rate(begin, "train.lr", settings.train.lr)
-    root = home(root, [one for one in (examples, begin, vocabulary, passages) if one is not None]).root
+    root = home(root, [given for given in (examples, begin, vocabulary, passages) if given is not None]).root
     external = passages is not None or bool(examples.counts.get(UNLABELLED))
     if not external and settings.train.rho1 == "inf":
         raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
@@ -111,9 +111,8 @@ def checkpoint_recipe(
         inputs["subset_tokens"] = Artifact.open(tokenize(passages.uri, vocabulary.uri, root=root))
     if begin is not None:
         inputs["start"] = begin
-    facts = {"arm": _arm(begin, passages), "seed": seed}
     training = train_settings(settings.train, external=external, fresh=begin is None)
-    resolved = {**facts, "model": model.for_key(), "train": training}
+    resolved = {"arm": _arm(begin, passages), "seed": seed, "model": model.for_key(), "train": training}
     if begin is not None and model.architecture in OWN and not begin.entries(MLM_HEAD):
         resolved["mlm_head"] = "identity"  # where it begins; checkpoints of before began with a random one
     return Recipe("checkpoint", "train", VERSION, settings=resolved, inputs=inputs)
@@ -166,8 +165,8 @@ def _shape(start: Artifact, settings: Preset) -> Model:
 
 def _arm(start: Artifact | None, passages: Artifact | None) -> str:
     """Return bm25, random or task-only; after a checkpoint, its arm comes first, as in published-NAME-bm25."""
-    own = TASK_ONLY if passages is None else str(passages.details["arm"])
-    return own if start is None else f"{start.details['arm']}-{own}"
+    arm = TASK_ONLY if passages is None else str(passages.details["arm"])
+    return arm if start is None else f"{start.details['arm']}-{arm}"
 
 
 def finetune(
@@ -219,7 +218,7 @@ def finetune(
 
 def _warn_of_rate(start: Artifact, setting: str, rate: float) -> None:
     """Warn of a learning rate for fresh weights where a published model is trained on."""
-    if rate > PUBLISHED_RATE and any(one.manifest.step == "load-model" for one in start.lineage()):
+    if rate > PUBLISHED_RATE and any(artifact.manifest.step == "load-model" for artifact in start.lineage()):
         say(
             f"warning: {setting} is {rate:g}, with which a published model forgets what it knows; it takes 2e-5 "
             "(large) to 3e-4 (small), as in the presets finetune-published and adapt"

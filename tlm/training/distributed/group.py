@@ -132,7 +132,7 @@ class Agreement:
         if step < self.next:
             return [False] * len(answers)
         steps, seconds = step - self.asked_at, time.monotonic() - self.since
-        wanted = min(2 * steps, max(1, round(steps * ASK_EVERY_SECONDS / max(seconds, 1e-9))))
-        *yes, ahead = self.group.sum(*answers, wanted if self.group.first else 0)
-        self.asked_at, self.next, self.since = step, step + int(ahead), time.monotonic()
-        return [count > 0 for count in yes]
+        own_pause = min(2 * steps, max(1, round(steps * ASK_EVERY_SECONDS / max(seconds, 1e-9))))
+        *counts, pause = self.group.sum(*answers, own_pause if self.group.first else 0)  # that of rank 0, in steps
+        self.asked_at, self.next, self.since = step, step + int(pause), time.monotonic()
+        return [count > 0 for count in counts]

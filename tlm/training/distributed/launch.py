@@ -113,7 +113,9 @@ def processes(compute: Compute, rows: int) -> int:
         )
     if given:
         return int(given)
-    return min(most, max(1, there if gpus < 0 else gpus)) if compute.place in ("auto", "cuda") else 1
+    if compute.place not in ("auto", "cuda"):
+        return 1
+    return min(most, max(1, there if gpus < 0 else gpus))
 
 
 def nodes() -> int:
@@ -149,8 +151,8 @@ def _launch(step: Callable[..., str], arguments: dict[str, Any], count: int) -> 
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // count))
         env = {**os.environ, ENDINGS: folder, "OMP_NUM_THREADS": threads}
         with (endings / "torchrun.log").open("wb") as log:  # torchrun's own report, which says less than ours
-            how: Any = {"stdout": 2, "preexec_fn": dying_with_parent(), "start_new_session": True}
-            child = subprocess.Popen(_torchrun(step, arguments, count, folder), env=env, stderr=log, **how)
+            command, die = _torchrun(step, arguments, count, folder), dying_with_parent()
+            child = subprocess.Popen(command, env=env, stdout=2, stderr=log, preexec_fn=die, start_new_session=True)
         passed_on: Stop | None = None
         try:
             while child.poll() is None:
@@ -239,7 +241,9 @@ def own_cards(device: str, count: int) -> Iterator[None]:
         try:
             yield
         finally:
-            os.environ.pop(VISIBLE) if before is None else os.environ.update({VISIBLE: before})
+            os.environ.pop(VISIBLE, None)
+            if before is not None:
+                os.environ[VISIBLE] = before
 
 
 def _cards() -> list[str]:
@@ -260,14 +264,14 @@ def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
     for attempt in itertools.count():
         with ExitStack() as held:
             free = (card for card in cards if _lock(folder / card.replace("/", "-"), held))
-            own = list(itertools.islice(free, count))
-            if len(own) == count:
+            locked = list(itertools.islice(free, count))
+            if len(locked) == count:
                 locks.push(held.pop_all())
                 break
         if attempt == 0:
             say(f"waits for {count} free GPU{'s' if count > 1 else ''}: other steps have them")
         time.sleep(WAIT_SECONDS)
-    return own
+    return locked
 
 
 def _lock(path: Path, held: ExitStack) -> bool:

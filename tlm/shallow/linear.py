@@ -1,8 +1,8 @@
 """Linear models of sparse or dense features, and the choice of their settings by cross-validation."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,24 +60,12 @@ class Linear:
             ridge = Ridge(alpha=10 / strength, solver=solver).fit(features, gold)
             return cls(ridge.coef_[np.newaxis], np.array([ridge.intercept_]), 0)
         options = {"C": strength, "class_weight": "balanced" if balanced else None, "max_iter": MOST_ITERATIONS}
-        several = gold.ndim == 2
-        if not several and not sparse.issparse(features) and len(np.unique(gold)) > 2:
+        if gold.ndim == 1 and not sparse.issparse(features) and len(np.unique(gold)) > 2:
             model = LogisticRegression(random_state=0, **options).fit(features, gold)
             weights, bias = np.zeros((classes, features.shape[1])), np.full(classes, -np.inf)
             weights[model.classes_], bias[model.classes_] = model.coef_, model.intercept_
             return cls(weights, bias, classes, softmax=True)
-        rows = 1 if classes == 2 and not several else classes
-        weights, bias = np.zeros((rows, features.shape[1])), np.zeros(rows)
-        for label in range(rows):
-            if log is not None:
-                log.advance(0, f"(class {label + 1:,} of {rows:,})")
-            wanted = gold[:, label] == 1 if several else gold == label
-            if wanted.all() or not wanted.any():
-                bias[label] = np.inf if wanted.all() else -np.inf
-                continue
-            model = LogisticRegression(solver="liblinear", random_state=0, **options).fit(features, wanted)
-            weights[label], bias[label] = model.coef_[0], model.intercept_[0]
-        return cls(weights, bias, classes, thresholds=[UNFITTED] * classes if several else None)
+        return _one_vs_rest(features, gold, classes, options, log)
 
     @classmethod
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Linear":
@@ -110,6 +98,27 @@ class Linear:
         chances **= 1 / self.temperature
         total = chances.sum(axis=1, keepdims=True)
         return np.divide(chances, total, out=np.full_like(chances, 1 / self.classes), where=total > 0)  # type: ignore[no-any-return]
+
+
+def _one_vs_rest(
+    features: Any, gold: NDArray[np.int64], classes: int, options: dict[str, Any], log: Meter | None
+) -> Linear:
+    """Fit a model to each class against all others, or to each of several labels; of two classes, to the first one."""
+    several = gold.ndim == 2
+    rows = 1 if classes == 2 and not several else classes
+    weights, bias = np.zeros((rows, features.shape[1])), np.zeros(rows)
+    for label in range(rows):
+        if log is not None:
+            log.advance(0, f"(class {label + 1:,} of {rows:,})")
+        positive = gold[:, label] == 1 if several else gold == label
+        if positive.all():
+            bias[label] = np.inf
+        elif not positive.any():
+            bias[label] = -np.inf
+        else:
+            model = LogisticRegression(solver="liblinear", random_state=0, **options).fit(features, positive)
+            weights[label], bias[label] = model.coef_[0], model.intercept_[0]
+    return Linear(weights, bias, classes, thresholds=[UNFITTED] * classes if several else None)
 
 
 FOLDS = 3
@@ -205,7 +214,7 @@ class Search:
                 Linear.fit(seen, self.gold[rows], self.classes, strength, balanced, self._meter).predict(unseen)
                 for (rows, _), (seen, unseen) in zip(self.folds, matrices, strict=True)
             ]
-            score = self._score(iter(predicted))
+            score = self._score(predicted)
             self.tried += 1
             self._meter.advance(1)
             if self.best is None or score > self.best.score:
@@ -225,26 +234,24 @@ class Search:
         self._meter.close()
         chosen = {**about, "class weights": "balanced" if best.balanced else "none", "C": best.strength}
         if self.gold.ndim == 2:
-            found = replace(found, thresholds=fitted_thresholds(*self._judged(self.folds)).tolist())
-        elif self.classes:
-            dev = self.views[-1]  # it was predicted by this very model, not one of less text
-            chosen["temperature"] = fitted_temperature(*self._judged(dev))
+            thresholds = fitted_thresholds(np.concatenate(best.predicted), self._judged_gold(self.folds))
+            found = replace(found, thresholds=thresholds.tolist())
+        elif self.classes:  # on dev, the last fold, which this very model predicted, not one of less text
+            chosen["temperature"] = fitted_temperature(best.predicted[-1], self._judged_gold(self.folds[-1:]))
             found = replace(found, temperature=chosen["temperature"])
         say(f"{name}: {self.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
         return found, chosen
 
-    def _judged(self, folds: list[Fold]) -> tuple[Floats, NDArray[Any]]:
-        """What the best setting predicts for the examples of these folds, the last of all; and their gold."""
-        assert self.best is not None, "something was considered"
-        predicted = np.concatenate(self.best.predicted[-len(folds) :])
-        return predicted, self.gold[np.concatenate([rows for _, rows in folds])]
+    def _judged_gold(self, folds: list[Fold]) -> NDArray[Any]:
+        """The gold of the examples that are judged in these folds."""
+        return self.gold[np.concatenate([rows for _, rows in folds])]  # type: ignore[no-any-return]
 
-    def _score(self, predicted: Iterator[Floats]) -> float:
-        scores = []
+    def _score(self, predicted: list[Floats]) -> float:
+        """The mean score of the views, from what is predicted in each of the `folds`."""
+        scores, of_folds = [], iter(predicted)
         for view in self.views:
-            judged = np.concatenate([rows for _, rows in view])
-            values = np.concatenate([next(predicted) for _ in view])
-            scores.append(dev_score(self.metric, self.gold[judged], values))
+            values = np.concatenate(list(islice(of_folds, len(view))))
+            scores.append(dev_score(self.metric, self._judged_gold(view), values))
         return float(np.mean(scores))
 
 

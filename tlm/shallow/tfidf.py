@@ -77,16 +77,14 @@ def tune(given: Given) -> Tfidf:
     both = np.array([*texts, *joined(dev.texts, dev.pairs)], dtype=object)
     search = Search(given)
     many = search.classes > MANY
-    usual, cheap = (SHAPES, (CHEAPEST,)) if train.pairs is None else (OF_PAIRS, OF_PAIRS[:2])
-    few = OF_SPANS if marks else cheap if sum(map(len, texts)) > LARGE else usual
-    shapes, strengths = _of_many(texts, marks, search) if many else (few, STRENGTHS[:2])
+    shapes, strengths = _of_many(texts, marks, search) if many else (_of_few(texts, marks, train.pairs), STRENGTHS[:2])
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:
             matrices[shape] = [_matrices(shape, marks, both[seen], both[unseen]) for seen, unseen in search.folds]
         except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
             continue
-        if many and search.best is not None:
+        if many and search.best is not None:  # with what was best for the first shape
             search.consider(shape, matrices[shape], [search.best.strength], [search.best.balanced])
         else:
             search.consider(shape, matrices[shape], strengths, (True, False) if many else (False, True))
@@ -98,6 +96,16 @@ def tune(given: Given) -> Tfidf:
     features = TextFeatures(shape, marks)
     linear, chosen = search.fitted(features.fit_transform(texts), shape.describe(), "baseline")
     return Tfidf(given.labels, features, linear, chosen, search.tried)
+
+
+def _of_few(texts: Texts, marks: Marks, pairs: Texts | None) -> tuple[Shape, ...]:
+    """The shapes to try with at most `MANY` classes, or for numbers."""
+    if marks:
+        return OF_SPANS
+    large = sum(map(len, texts)) > LARGE
+    if pairs is None:
+        return (CHEAPEST,) if large else SHAPES
+    return OF_PAIRS[:2] if large else OF_PAIRS
 
 
 def _of_many(texts: Texts, marks: Marks, search: Search) -> tuple[tuple[Shape, ...], tuple[float, ...]]:

@@ -58,11 +58,13 @@ def joined(texts: Texts, pairs: Texts | None) -> list[str]:
 
 def features_of_pair(pair: str) -> list[str]:
     """Names of the features of a joined pair: words of both texts, words of only one, and their possible exchanges."""
-    first, second = (dict.fromkeys(words_of(text)) for (text,) in _sides([pair]))
-    left, right = [word for word in first if word not in second], [word for word in second if word not in first]
+    first_text, _, second_text = pair.partition(BREAK)
+    first, second = dict.fromkeys(words_of(first_text)), dict.fromkeys(words_of(second_text))
+    only_first = [word for word in first if word not in second]
+    only_second = [word for word in second if word not in first]
     found = [f"both: {word}" for word in first if word in second]
-    found += [*(f"first only: {word}" for word in left), *(f"second only: {word}" for word in right)]
-    return found + [f"{old} > {new}" for old in left[:EXCHANGED] for new in right[:EXCHANGED]]
+    found += [f"first only: {word}" for word in only_first] + [f"second only: {word}" for word in only_second]
+    return found + [f"{old} > {new}" for old in only_first[:EXCHANGED] for new in only_second[:EXCHANGED]]
 
 
 class _Counts(CountVectorizer):  # type: ignore[misc]
@@ -91,7 +93,8 @@ class Overlap(TfidfVectorizer):  # type: ignore[misc]
 
     def fit(self, pairs: Texts) -> "Overlap":
         """Learn the trigrams and their weights from all texts."""
-        super().fit([*chain(*_sides(pairs))])
+        first, second = _sides(pairs)
+        super().fit(first + second)
         return self
 
     def fit_transform(self, pairs: Texts) -> Any:
@@ -101,17 +104,17 @@ class Overlap(TfidfVectorizer):  # type: ignore[misc]
     def transform(self, pairs: Texts) -> Any:
         """The features as a sparse matrix, shape [n, OVERLAPS]; all rows have the length 1."""
         first, second = (super(Overlap, self).transform(side) for side in _sides(pairs))
-        either = (first.maximum(second), first, second)
-        shared, *totals = (np.asarray(part.sum(axis=1)) for part in (first.minimum(second), *either))
+        shared = np.asarray(first.minimum(second).sum(axis=1))
+        totals = [np.asarray(trigrams.sum(axis=1)) for trigrams in (first.maximum(second), first, second)]
         shares = [np.divide(shared, total, out=np.zeros_like(shared), where=total > 0) for total in totals]
         found = np.hstack([share >= TENTHS / 10 - ROUNDING for share in shares])
         return sparse.csr_matrix(found / np.linalg.norm(found, axis=1, keepdims=True))
 
 
-def _sides(pairs: Texts) -> list[list[str]]:
+def _sides(pairs: Texts) -> tuple[list[str], list[str]]:
     """The first and the second texts of joined pairs."""
     parted = [pair.partition(BREAK) for pair in pairs]
-    return [[pair[place] for pair in parted] for place in (0, -1)]
+    return [first for first, _, _ in parted], [second for _, _, second in parted]
 
 
 Part = TypeVar("Part", str, list[str])
@@ -145,13 +148,16 @@ class Marked(Generic[Part]):
 
 def pieces(text: str, marks: Marks) -> Marked[str]:
     """Cut a text at its marks. A kind of span whose marks the text lacks is empty."""
-    found = places(text, marks)
-    cuts = [0, *(cut for *place, _ in found for cut in place), len(text)]
-    parted = [_plain(text[start:stop], marks) for start, stop in zip(cuts[::2], cuts[1::2], strict=True)]
-    inside = dict(zip((kind for *_, kind in found), parted[1::2], strict=True))
-    spans, order = [inside.get(kind, "") for kind in range(len(marks))], "".join("ABCD"[kind] for *_, kind in found)
-    right = parted[-1] if found else ""
-    return Marked(_plain(text, marks), spans, order, between=parted[2:-1:2], left=parted[0], right=right)
+    spans, order = [""] * len(marks), ""
+    outside, end = list[str](), 0
+    for begin, start, stop, closed, kind in places(text, marks):
+        outside.append(_plain(text[end:begin], marks))
+        spans[kind] = _plain(text[start:stop], marks)
+        order += "ABCD"[kind]
+        end = closed
+    left, *between = [*outside, _plain(text[end:], marks)]
+    right = between.pop() if between else ""
+    return Marked(_plain(text, marks), spans, order, between, left, right)
 
 
 def parts(text: str, marks: Marks) -> Marked[list[str]]:
@@ -283,9 +289,9 @@ class TextFeatures:
     def names(self) -> list[str]:
         """The names of the features, in the order of `transform`; those of letters begin with LETTERS."""
         found = list[str]()
-        for kind, one in self.vectorizers.items():
-            prefix = f"{LETTERS}: " * (kind == "chars")
-            found += OVERLAPS if kind == "overlap" else [f"{prefix}{name}" for name in one.get_feature_names_out()]
+        for kind, vectorizer in self.vectorizers.items():
+            names = OVERLAPS if kind == "overlap" else vectorizer.get_feature_names_out()
+            found += [f"{LETTERS}: {name}" if kind == "chars" else str(name) for name in names]
         return found
 
     def state(self) -> tuple[dict[str, Any], dict[str, list[str]], dict[str, Floats]]:

@@ -183,8 +183,8 @@ def files_of(folder: Path) -> dict[str, Path]:
         raise InputError(f"{folder} has no .safetensors file; {EXPECTED}")
     folders.refuse_code(folder, (name for name in found if name.endswith(".json")))
     for name, path in found.items():
-        kinds = [str(one.get("type", "")) for one in _modules(path)] if path.name == MODULES else []
-        if not all(kind.startswith("sentence_transformers.") for kind in kinds):
+        modules = _modules(path) if path.name == MODULES else []
+        if not all(str(module.get("type", "")).startswith("sentence_transformers.") for module in modules):
             raise InputError(f"{folder}/{name} names code of its own, which is never run; take another model")
         if path.name == ADAPTER:
             advice = "merge it into that model (merge_and_unload of peft), and give the folder of the whole"

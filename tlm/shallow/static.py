@@ -91,7 +91,8 @@ def exact_svd(matrix: Any, rank: int) -> tuple[Floats, Floats]:
     """
     size, transposed = matrix.shape[0], matrix.T.tocsr()
     if size <= FEW:
-        left, values = (found[..., :rank] for found in np.linalg.svd(matrix.toarray(), full_matrices=False)[:2])
+        left, values, _ = np.linalg.svd(matrix.toarray(), full_matrices=False)
+        left, values = left[:, :rank], values[:rank]
     else:
         product = LinearOperator((size, size), lambda vector: matrix @ (transposed @ vector), dtype=np.float64)
         squares, left = eigsh(product, rank, v0=np.ones(size), rng=0)  # by Lanczos, the smallest first
@@ -176,9 +177,9 @@ def _encoded(texts: Iterable[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]
     import pyarrow as pa  # here, because predicting does without it
 
     lengths, portions, source = [np.zeros(0, np.int64)], [pa.array([], pa.string()).dictionary_encode()], iter(texts)
-    while lists := [with_pairs(words_of(text)) for text in islice(source, AT_ONCE)]:
-        lengths.append(np.array([len(words) for words in lists]))
-        portions.append(pa.array(chain.from_iterable(lists), pa.string()).dictionary_encode())
+    while portion := [with_pairs(words_of(text)) for text in islice(source, AT_ONCE)]:
+        lengths.append(np.array([len(words) for words in portion]))
+        portions.append(pa.array(chain.from_iterable(portion), pa.string()).dictionary_encode())
     whole = pa.chunked_array(portions).unify_dictionaries().combine_chunks()
     return whole.indices.to_numpy(), np.concatenate(lengths), whole.dictionary.to_pylist()
 

@@ -31,10 +31,10 @@ from tlm.settings.options import Range
 from tlm.shallow.folder import CONFIG, FAMILY
 
 LINEAR, ENCODER, STUDENT = "linear", "encoder", "student"
-KINDS = (  # in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
-    *(LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER, PUBLISHED, f"{STATIC} + {LINEAR}"),
-    *(f"{one} + {other}" for one in (EMBEDDINGS, ENCODER, PUBLISHED) for other in (LINEAR, f"{STATIC} + {LINEAR}")),
-)
+BOTH = f"{STATIC} + {LINEAR}"
+WITH_NETWORK = [f"{network} + {rest}" for network in (EMBEDDINGS, ENCODER, PUBLISHED) for rest in (LINEAR, BOTH)]
+# in the order of a report's rows; kinds of mixtures that a user made stand before what was imported
+KINDS = (LINEAR, EMBEDDINGS, STATIC, STUDENT, ENCODER, PUBLISHED, BOTH, *WITH_NETWORK)
 NETWORKS = (EMBEDDINGS, STUDENT, ENCODER, PUBLISHED)
 PARTS = " + "  # between the arms of a mixture
 ELSE = ", else "  # between those of a cascade
@@ -58,20 +58,22 @@ class ReportRow(NamedTuple):
         """Describe an arm, or a mixture such as ``bm25 + static-bm25 + baseline``."""
         if stage == IMPORTED:
             return cls(arm, IMPORTED, "")
-        parts = [cls.of(one, stage) for one in arm.split(ELSE)] if ELSE in arm else [*map(_part, arm.split(PARTS))]
-        texts = PARTS.join(dict.fromkeys(part.text for part in parts if part.text))
         if ELSE in arm:
-            return cls(ELSE.join(part.name for part in parts), ELSE.join(part.kind for part in parts), texts)
+            parts = [cls.of(one, stage) for one in arm.split(ELSE)]
+            return cls(ELSE.join(part.name for part in parts), ELSE.join(part.kind for part in parts), _texts(parts))
+        parts = [_part(one) for one in arm.split(PARTS)]
         trained = {part.text for part in parts if part.kind.startswith((ENCODER, PUBLISHED))}
-        names = (STATIC if part.kind == STATIC and part.text in trained else part.name for part in parts)
+        names = [STATIC if part.kind == STATIC and part.text in trained else part.name for part in parts]
         # whatever the order in which they were mixed
         kinds = sorted([part.kind for part in parts], key=lambda one: (one.startswith(LINEAR), one.startswith(STATIC)))
-        return cls(PARTS.join(names), PARTS.join(kinds), texts)
+        return cls(PARTS.join(names), PARTS.join(kinds), _texts(parts))
 
     @property
     def place(self) -> int:
         """The place of rows of this kind in a report."""
-        return KINDS.index(self.kind) if self.kind in KINDS else len(KINDS) + (self.kind == IMPORTED)
+        if self.kind == IMPORTED:
+            return len(KINDS) + 1
+        return KINDS.index(self.kind) if self.kind in KINDS else len(KINDS)
 
 
 def mixed(kind: str) -> bool:
@@ -84,10 +86,18 @@ def _part(arm: str) -> ReportRow:
     model, times, seeds = arm.partition(" × ")
     if model == ARM:
         return ReportRow(LINEAR + times + seeds, LINEAR + times + seeds, "")
-    named = (kind for kind in (STATIC, EMBEDDINGS, PUBLISHED) if f"{model}-".startswith(f"{kind}-"))
-    kind = model if model in (STUDENT, NAMES) else next(named, ENCODER)
-    texts = {STATIC: model.removeprefix(f"{STATIC}-"), PUBLISHED: further_text(model), ENCODER: model}
-    return ReportRow(arm, kind + times + seeds, texts.get(kind, ""))
+    if model in (STUDENT, NAMES):
+        return ReportRow(arm, arm, "")
+    texts = {STATIC: model.removeprefix(f"{STATIC}-"), EMBEDDINGS: "", PUBLISHED: further_text(model)}
+    kind = model.partition("-")[0]
+    if kind not in texts:
+        return ReportRow(arm, ENCODER + times + seeds, model)
+    return ReportRow(arm, kind + times + seeds, texts[kind])
+
+
+def _texts(parts: list[ReportRow]) -> str:
+    """The arms whose text these parts learned from, each once."""
+    return PARTS.join(dict.fromkeys(part.text for part in parts if part.text))
 
 
 @dataclass(frozen=True)
@@ -109,8 +119,8 @@ class Part:
     @property
     def temperature(self) -> float:
         """The mean temperature of its models' probabilities."""
-        chosen = [member.json("metrics.json").get("chosen") or {} for member in self.members]
-        return float(np.mean([one.get("temperature", 1.0) for one in chosen]))
+        settings = [member.json("metrics.json").get("chosen") or {} for member in self.members]
+        return float(np.mean([chosen.get("temperature", 1.0) for chosen in settings]))
 
 
 def parts_of(metrics: list[Artifact]) -> list[Part]:
@@ -134,15 +144,17 @@ def costs_of(parts: list[Part]) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     counted: dict[str, Any] = {}
     facts: dict[str, Any] = {}
-    made: dict[str, str] = {}
+    key_of: dict[str, str] = {}  # of the checkpoint or model that a name stands for
     for part in parts:
         for member in part.members:
             values = member.json("metrics.json")
             seed = f" {values['seed']}" if len(part.members) > 1 else ""
             runs = member.run().get("stages", {})
             for stage, cost in values["cost"].items():
-                key = _key(member, stage)
-                name = next(one for one in numbered(f"{part.arm}{seed}, {stage}") if made.setdefault(one, key) == key)
+                key, names = _key(member, stage), numbered(f"{part.arm}{seed}, {stage}")
+                # the first name that is free, or that stands for this very checkpoint already
+                name = next(name for name in names if key_of.get(name, key) == key)
+                key_of[name] = key
                 counted[name], facts[name] = cost, runs.get(stage, {})
     return counted, facts
 
@@ -252,50 +264,52 @@ def _write_model(draft: Draft, recipe: Recipe) -> None:
     state = weights.state()
     config = {FAMILY: MIXTURE, "labels": classes_of(task), "parts": folders, **state}
     (draft.folder / "model" / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    facts = {"stage": MIXTURE, "fixed": fixed, "parameters": parameters, "chosen": _chosen(weights, parts, dev)}
+    draft.details = {**recipe.settings, **facts, "cost": {}, **state}
+    draft.counts = {"models": len(recipe.inputs), "parameters": parameters}
+
+
+def _chosen(weights: Weights | Cascade, parts: list[Part], dev: list[Floats]) -> dict[str, float]:
+    """What was fitted, as reports show it."""
     names = [ReportRow.of(arm_of([part]), "").name for part in parts]
-    if isinstance(weights, Weights):
-        chosen = {f"weight of {name}": round(share, 3) for name, share in zip(names, weights.shares, strict=True)}
-        if weights.temperature != 1:
-            chosen["temperature"] = weights.temperature
-    else:
-        chosen = {
+    if isinstance(weights, Cascade):
+        return {
             f"probability from which {names[0]} answers": round(weights.at_least, 4),
             f"share of dev passed on to {names[1]}": round(weights.share(dev[0]), 3),
         }
-    facts = {"stage": MIXTURE, "fixed": fixed, "parameters": parameters, "chosen": chosen, "cost": {}}
-    draft.details = {**recipe.settings, **facts, **state}
-    draft.counts = {"models": len(recipe.inputs), "parameters": parameters}
+    chosen = {f"weight of {name}": round(share, 3) for name, share in zip(names, weights.shares, strict=True)}
+    return chosen if weights.temperature == 1 else {**chosen, "temperature": weights.temperature}
 
 
 def _write_metrics(draft: Draft, recipe: Recipe) -> None:
     mixture, task = recipe.inputs["model"], recipe.inputs["task"]
-    members, found = [*map(mixture.input, mixture.manifest.inputs)], mixture.details
-    parts, splits = parts_of(members), read_splits(task, "dev", "test")
-    values = {name: [part.predictions(name) for part in parts] for name in ("dev", "test")}
-    weights, fit = predictor.combined(found), _fit(parts, task, mixture.manifest.settings)
+    parts = parts_of([mixture.input(name) for name in mixture.manifest.inputs])
+    details, splits = mixture.details, read_splits(task, "dev", "test")
+    values = {name: [part.predictions(name) for part in parts] for name in splits}
+    weights, fit = predictor.combined(details), _fit(parts, task, mixture.manifest.settings)
     dev = predictor.cross_fitted(values["dev"], splits["dev"].gold, splits["dev"].group, fit)
-    test = weights.apply(values["test"])
-    thresholds = found.get("thresholds")
-    predictions = [Prediction.of(splits[name], mixed, thresholds) for name, mixed in (("dev", dev), ("test", test))]
-    identity = {name: found[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
+    combined = {"dev": dev, "test": weights.apply(values["test"])}
+    predictions = [Prediction.of(split, combined[name], details.get("thresholds")) for name, split in splits.items()]
+    identity = {name: details[name] for name in ("arm", "seed", "stage")} | {"mlm_loss": None}
     cost, stages = costs_of(parts)
-    facts = {"cost": cost, **{name: found[name] for name in ("fixed", "chosen", "parameters")}}
-    speeds, shares = [[member.run().get(SPEED, {}) for member in part.members] for part in parts], [1.0] * len(parts)
+    facts = {"cost": cost, **{name: details[name] for name in ("fixed", "chosen", "parameters")}}
+    shares = [1.0] * len(parts)  # of the texts that each part is asked about
     if isinstance(weights, Cascade):
-        shares = [1.0, weights.share(np.concatenate([values[name][0] for name in splits]))]
+        shares[1] = weights.share(np.concatenate([of_parts[0] for of_parts in values.values()]))
         facts |= {"passed": shares[1], "beside": _alone(parts, splits, values, task.details["metric"])}
-        draft.run["beside"] = {part.arm: rate(together(own)) for part, own in zip(parts, speeds, strict=True)}
     write_metrics(draft, task, predictions, identity, facts)
-    asked = [share for share, own in zip(shares, speeds, strict=True) for _ in own]
-    draft.run |= {"stages": stages, SPEED: together([speed for own in speeds for speed in own], asked)}
+    speeds = [[member.run().get(SPEED, {}) for member in part.members] for part in parts]
+    asked = [share for share, part in zip(shares, parts, strict=True) for _ in part.members]
+    speed = together([*chain(*speeds)], asked)
+    draft.run |= {"stages": stages, SPEED: speed}
     if isinstance(weights, Cascade):
-        rates = draft.run["beside"] | {found["arm"]: rate(draft.run[SPEED])}
-        _say_scores(facts["beside"] | {found["arm"]: draft.details}, rates)
+        draft.run["beside"] = rates = {part.arm: rate(together(own)) for part, own in zip(parts, speeds, strict=True)}
+        _say_scores(facts["beside"] | {details["arm"]: draft.details}, rates | {details["arm"]: rate(speed)})
 
 
-def _say_scores(found: Mapping[str, Mapping[str, float]], rates: Mapping[str, float | None]) -> None:
+def _say_scores(by_arm: Mapping[str, Mapping[str, float]], rates: Mapping[str, float | None]) -> None:
     """Say the scores and the speed of the parts of a cascade, and its own."""
-    for arm, scores in found.items():
+    for arm, scores in by_arm.items():
         speed = "–" if (rate := rates[arm]) is None else f"{rate:,.0f}"
         say(f"mix: {arm}: dev {scores['dev']:.3f}, test {scores['test']:.3f}, texts a CPU second: {speed}")
 
@@ -324,14 +338,15 @@ def mixtures(baseline: str, metrics: list[str], *, root: str | None = None) -> l
     Returns:
         URIs of the mixtures' metrics.
     """
-    found = {uri: Artifact.open(uri, "metrics").details for uri in metrics}
-    static = {(one["arm"], one["seed"]): uri for uri, one in found.items() if one["stage"] == STATIC}
-    parts = []
-    for uri, details in found.items():
+    opened = {uri: Artifact.open(uri, "metrics").details for uri in metrics}
+    static = {(one["arm"], one["seed"]): uri for uri, one in opened.items() if one["stage"] == STATIC}
+    planned = []
+    for uri, details in opened.items():
         if details["stage"] != "stage 1":
-            parts.append([uri, baseline])
+            planned.append([uri, baseline])
             row = ReportRow.of(details["arm"], details["stage"])
             arm, seed = f"{STATIC}-{row.text or 'bm25'}", details["seed"]
-            if row.kind in NETWORKS and (own := static.get((arm, seed), static.get((arm, 0)))):
-                parts.append([uri, own, baseline])
-    return [mix(members, root=root) for members in parts]
+            own = static.get((arm, seed)) or static.get((arm, 0))
+            if own and row.kind in NETWORKS:
+                planned.append([uri, own, baseline])
+    return [mix(members, root=root) for members in planned]

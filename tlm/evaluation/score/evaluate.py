@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -54,13 +53,15 @@ def _with_members(trained: Artifact) -> dict[str, Artifact]:
     if "converted" in trained.manifest.inputs:
         return _with_members(trained.input("converted"))
     members = [trained.input(name) for name in trained.manifest.inputs if name.startswith("metrics-")]
-    found = {} if members else stages_of(trained)
+    if not members:
+        return stages_of(trained)
+    stages: dict[str, Artifact] = {}
     for member in members:
         model = next(member.input(name) for name in ("model", "checkpoint") if name in member.manifest.inputs)
         for name, stage in _with_members(model).items():
-            own = next(one for one in numbered(f"{member.details['arm']}, {name}") if one not in found)
-            found[own] = stage
-    return found
+            names = numbered(f"{member.details['arm']}, {name}")
+            stages[next(free for free in names if free not in stages)] = stage
+    return stages
 
 
 def numbered(name: str) -> Iterator[str]:
@@ -95,26 +96,28 @@ def evaluate(model: str, task: str, *, device: str = "auto", root: str | None = 
         stages["stage 1"].input("task_tokens").input("tokenizer")  # needed for the loss: fail now if it is gone
     settings = scored(examples)
     if examples.details["problem"] == SEVERAL:  # keys tell these scores from earlier ones, by thresholds fitted to dev
-        settings |= {"threshold": UNFITTED} if kind == "checkpoint" else _of_dev(trained, examples)
+        if kind == "checkpoint":
+            settings["threshold"] = UNFITTED
+        elif _is_dev_new(trained, examples):
+            settings["new_dev"] = True
     recipe = Recipe("metrics", "evaluate", VERSION, settings, inputs={kind: trained, "task": examples})
     with own_cards(device, int(finished(recipe, root) is None)):
         return produce(recipe, root, _write, recipe, stages, device, root)
 
 
-def _of_dev(trained: Artifact, task: Artifact) -> dict[str, Any]:
-    """The setting where most of dev is new to a model of several labels: its thresholds were fitted to other texts."""
-    dev, own = (twins_of(read_splits(one, "dev").values()) for one in (task, trained.nearest("task") or task))
-    return {"new_dev": True} if 2 * len(dev & own) < len(dev) else {}
+def _is_dev_new(trained: Artifact, task: Artifact) -> bool:
+    """Whether a model of several labels has not seen most of dev: its thresholds were fitted to other texts."""
+    dev, fitted_to = (twins_of(read_splits(one, "dev").values()) for one in (task, trained.nearest("task") or task))
+    return 2 * len(dev & fitted_to) < len(dev)
 
 
 def _write(draft: Draft, recipe: Recipe, stages: dict[str, Artifact], device: str, root: str | None) -> None:
     trained, task = recipe.inputs.values()
-    new = "new_dev" in recipe.settings
     check_classes(trained, task)
     predictor, place = open_predictor(trained.path("model"), device)
-    splits = read_splits(task, "dev", "test")
-    found, speed = measured(predictor, place, splits)
-    predictions = [Prediction.of(splits[name], one, predictor.thresholds, new=new) for name, one in found.items()]
+    splits, new = read_splits(task, "dev", "test"), "new_dev" in recipe.settings
+    values, speed = measured(predictor, place, splits)
+    predictions = [Prediction.of(split, values[name], predictor.thresholds, new=new) for name, split in splits.items()]
     details, start = trained.details, stages.get("stage 1")
     identity = {"arm": details["arm"], "seed": details["seed"], "stage": list(stages)[-1], "mlm_loss": None}
     if start is not None:
@@ -144,7 +147,7 @@ def check_classes(trained: Artifact, task: Artifact) -> None:
 def _answers(names: list[str] | None, several: bool) -> str:
     if names is None:
         return "a number"
-    return f"{'several of ' * several}the {len(names)} classes {visible(', '.join(names), 200)}"
+    return f"{'several of ' if several else ''}the {len(names)} classes {visible(', '.join(names), 200)}"
 
 
 LEARNERS = ("model", "checkpoint")  # kinds of artifacts that learn from a task; metrics are only scored on theirs
@@ -158,16 +161,16 @@ def check_unseen(trained: Artifact, task: Artifact) -> None:
     """
     learners = [one for one in trained.lineage("metrics", *LEARNERS) if one.manifest.kind in LEARNERS]
     inputs = [follow(one, name) for one in learners for name in one.manifest.inputs]
-    own = {one.content: one for one in inputs if one is not None and one.manifest.kind == "task"}
-    if task.content in own or not own:
+    learned = {one.content: one for one in inputs if one is not None and one.manifest.kind == "task"}
+    if task.content in learned or not learned:
         return
-    found = {name: twins_of([split]) for name, split in read_splits(task, *SPLITS).items()}
-    scored = (found["dev"] | found["test"]) - found["train"]
-    for other in own.values():
-        if both := sorted(scored & twins_of(read_splits(other, "train", UNLABELLED).values())):
-            what = f"{trained.uri} learned from {len(both):,} of the {len(scored):,} dev and test texts of {task.uri}"
-            what = f"{what}, such as '{visible(both[0], 60)}', which {other.uri} has in train"
-            if len(both) > max(FEW_LEARNED, MOST_LEARNED * len(scored)):
+    texts = {name: twins_of([split]) for name, split in read_splits(task, *SPLITS).items()}
+    held_out = (texts["dev"] | texts["test"]) - texts["train"]
+    for other in learned.values():
+        if seen := sorted(held_out & twins_of(read_splits(other, "train", UNLABELLED).values())):
+            what = f"{trained.uri} learned from {len(seen):,} of the {len(held_out):,} dev and test texts of {task.uri}"
+            what = f"{what}, such as '{visible(seen[0], 60)}', which {other.uri} has in train"
+            if len(seen) > max(FEW_LEARNED, MOST_LEARNED * len(held_out)):
                 raise InputError(f"{what}; evaluate it on texts that are new to it")
             say(f"warning: {what}")
 
@@ -176,7 +179,8 @@ SPEED = "speed"  # key of run.json
 # Speed and size of a model are facts for run.json, because they differ from run to run.
 MOST_ALONE = 100  # texts that are predicted one at a time
 MOST_SECONDS = 5.0  # after which no more of them are
-SUMMED = ("seconds", "cpu_seconds", "gpu_seconds", *JOULES, "bytes")  # over the members of a mixture
+WORKERS = ("cpu_seconds", "gpu_seconds")  # each model has one of the two
+SUMMED = ("seconds", *WORKERS, *JOULES, "bytes")  # over the members of a mixture
 
 
 def measured(
@@ -192,14 +196,14 @@ def measured(
     with Spending() as spending:
         # as in training: time of a CPU core, or of the GPU if there is one
         spending.workers = {"cpu_seconds" if device == "cpu" else "gpu_seconds": 1}
-        found = {name: predictor.predict(one.texts, one.pairs, f"evaluating {name}") for name, one in splits.items()}
+        values = {name: predictor.predict(one.texts, one.pairs, f"evaluating {name}") for name, one in splits.items()}
         spent = spending.total()
     facts: dict[str, Any] = {name: round(value, 6) for name, (value, unmeasured) in spent.items() if not unmeasured}
-    facts |= {"texts": sum(len(one.texts) for one in splits.values()), "peak_memory": peak_memory()}
+    facts |= {"texts": sum(len(split.texts) for split in splits.values()), "peak_memory": peak_memory()}
     if alone:
         median, slow = (round(float(value), 4) for value in np.percentile(alone, [50, 99]))
         facts["alone"] = {"texts": len(alone), "median_ms": median, "p99_ms": slow}
-    return found, facts
+    return values, facts
 
 
 def one_at_a_time(predictor: Predictor, split: Split) -> list[float]:
@@ -230,11 +234,14 @@ def together(speeds: Sequence[Mapping[str, Any]], shares: Sequence[float] = ()) 
     """
     if not all(speeds) or len({speed["texts"] for speed in speeds}) != 1:
         return {}
-    workers = ("cpu_seconds", "gpu_seconds")  # each model has one of the two
-    names = [name for name in SUMMED if all(name in speed for speed in speeds) or name in workers]
-    asked = dict.fromkeys(names, shares or [1] * len(speeds)) | {"bytes": [1] * len(speeds)}
-    sums = {name: sum(map(mul, asked[name], (speed.get(name, 0) for speed in speeds))) for name in names}
-    alone = [one["alone"] for one in speeds if "alone" in one and set(shares) <= {1}]
-    if len(alone) == len(speeds):
-        sums["alone"] = {name: round(sum(one[name] for one in alone), 4) for name in ("median_ms", "p99_ms")}
-    return {"texts": speeds[0]["texts"]} | {name: value for name, value in sums.items() if value or name not in workers}
+    found = {"texts": speeds[0]["texts"]}
+    for name in SUMMED:
+        asked = shares if shares and name != "bytes" else [1] * len(speeds)
+        total = sum(share * speed.get(name, 0) for share, speed in zip(asked, speeds, strict=True))
+        known = total > 0 if name in WORKERS else all(name in speed for speed in speeds)
+        if known:
+            found[name] = total
+    if set(shares) <= {1} and all("alone" in speed for speed in speeds):
+        alone = [speed["alone"] for speed in speeds]
+        found["alone"] = {name: round(sum(one[name] for one in alone), 4) for name in ("median_ms", "p99_ms")}
+    return found

@@ -72,8 +72,8 @@ def scores(gold: Array, predicted: Array, probabilities: Array | None, labels: S
     chances = np.asarray(probabilities, dtype=float).reshape(len(gold), len(labels))
     if not np.isfinite(chances).all():
         raise ValueError("a probability is not finite")
-    given = np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
-    return _several(*given, labels) if np.ndim(gold) == 2 else _classification(*given, chances, labels)
+    gold, predicted = np.asarray(gold, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    return _several(gold, predicted, labels) if gold.ndim == 2 else _classification(gold, predicted, chances, labels)
 
 
 def metric_names(labels: Sequence[str] | None) -> dict[str, str]:
@@ -92,10 +92,12 @@ def _classification(gold: Array, predicted: Array, chances: Array, labels: Seque
     np.add.at(confusion, (gold, predicted), 1)
     bins = _reliability(gold == predicted, chances[np.arange(len(gold)), predicted])
     metrics = (*known.CLASSIFICATION, known.POSITIVE) if positive(labels) else known.CLASSIFICATION
+    found = {name: score(name, gold, predicted) for name in metrics}
+    if len(labels) > MANY:
+        found["top5"] = _top(gold, chances)
     return {
         "n": len(gold),
-        **{name: score(name, gold, predicted) for name in metrics},
-        **({"top5": _top(gold, chances)} if len(labels) > MANY else {}),
+        **found,
         "ece": sum_in_order(bin["n"] * abs(bin["accuracy"] - bin["confidence"]) for bin in bins) / max(1, len(gold)),
         "classes": _by_class(confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0), labels),
         "confusion": confusion.tolist(),
@@ -122,12 +124,12 @@ def _top(gold: Array, chances: Array) -> float:
 def _reliability(correct: Array, confidence: Array) -> list[dict[str, float]]:
     """The bins of confidence, (0, 0.1] to (0.9, 1], that are not empty, with their mean confidence and accuracy."""
     place = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
-    found = []
+    bins = []
     for index in np.unique(place).tolist():
         inside = place == index
         means = {"confidence": float(confidence[inside].mean()), "accuracy": float(correct[inside].mean())}
-        found.append({"from": index / BINS, "to": (index + 1) / BINS, "n": int(inside.sum()), **means})
-    return found
+        bins.append({"from": index / BINS, "to": (index + 1) / BINS, "n": int(inside.sum()), **means})
+    return bins
 
 
 def _regression(gold: Array, predicted: Array) -> dict[str, Any]:
@@ -163,11 +165,12 @@ class Prediction:
         Of several labels a text, those above `thresholds`; for dev, if it is not `new` and these are fitted to it,
         above such that are fitted to the other groups of dev.
         """
-        if thresholds is not None:
-            crossed = split.name == "dev" and not new and set(thresholds) != {known.UNFITTED}
-            decided = cross_decided(values, split.gold, split.group) if crossed else above(values, thresholds)
-            return cls(split, decided, values)
-        return cls(split, values[:, 0], None) if values.shape[1] == 1 else cls(split, values.argmax(axis=1), values)
+        if thresholds is None:
+            numbers = values.shape[1] == 1
+            return cls(split, values[:, 0], None) if numbers else cls(split, values.argmax(axis=1), values)
+        fitted_to_it = split.name == "dev" and not new and set(thresholds) != {known.UNFITTED}
+        decided = cross_decided(values, split.gold, split.group) if fitted_to_it else above(values, thresholds)
+        return cls(split, decided, values)
 
     def scores(self, labels: list[str] | None, *, without_copies: bool = False) -> dict[str, Any]:
         """All scores of the predictions, or of those for examples whose text is not also in train."""
@@ -179,8 +182,9 @@ class Prediction:
 def scored(task: Artifact) -> dict[str, Any]:
     """The setting of a step that scores a task: which of two classes is the positive one; `TOP` with many classes."""
     labels = [] if task.details["problem"] == SEVERAL else task.details["labels"]
-    found = positive(labels)
-    return {"positive": found} if found else {"top": TOP} if len(labels) > MANY else {}
+    if positive(labels):
+        return {"positive": positive(labels)}
+    return {"top": TOP} if len(labels) > MANY else {}
 
 
 def write_metrics(
@@ -200,12 +204,12 @@ def write_metrics(
     details, labels = task.details, classes_of(task)
     splits = {one.split.name: one.scores(labels) for one in predictions}
     some_copied = [one for one in predictions if one.split.copied.any() and not one.split.copied.all()]
+    without = {one.split.name: one.scores(labels, without_copies=True) for one in some_copied}
     summary = {"task": details["name"], "metric": details["metric"], **identity}
     summary |= {name: values[details["metric"]] for name, values in splits.items()}
-    without = {one.split.name: one.scores(labels, without_copies=True) for one in some_copied}
-    found = {"problem": details["problem"], "labels": labels, "splits": splits, "without_copies": without}
-    whole = {**summary, **facts, **scored(task), **found}
-    text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    content = {**summary, **facts, **scored(task), "problem": details["problem"], "labels": labels}
+    content |= {"splits": splits, "without_copies": without}
+    text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     (draft.folder / "metrics.json").write_text(text + "\n", encoding="utf-8")
     table = pa.concat_tables(_table(prediction, labels) for prediction in predictions)
     pq.write_table(table, draft.folder / "predictions.parquet", compression="zstd", row_group_size=ROW_GROUP)
@@ -222,12 +226,13 @@ def predictions_of(metrics: Artifact, split: str) -> pa.Table:
 
 def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
     split, size = prediction.split, len(prediction.split.example)
-    kind = pa.float64() if labels is None else pa.string()
 
     def values(array: Array) -> pa.Array:
-        if labels is not None and array.ndim == 2:
+        if labels is None:
+            return pa.array(array, pa.float64())
+        if array.ndim == 2:
             return pa.array([[labels[place] for place in np.flatnonzero(row)] for row in array], LISTS)
-        return pa.array(array if labels is None else [labels[index] for index in array], kind)
+        return pa.array([labels[index] for index in array], pa.string())
 
     chances = [None] * size if prediction.probabilities is None else list(prediction.probabilities)
     return pa.table(
@@ -246,8 +251,6 @@ def _table(prediction: Prediction, labels: list[str] | None) -> pa.Table:
 SHARES = (0.2, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the texts of dev; all texts are answered from the probability 0 on
 DIGITS = 4  # of a threshold, so that one can type it
 
-Answers = tuple[NDArray[np.float64], NDArray[np.bool_]]  # the probability of each answer, and whether it is right
-
 
 def coverage(metrics: Artifact, labels: list[str]) -> list[dict[str, Any]] | None:
     """Thresholds that answer `SHARES` of dev, and what they give on dev and on test.
@@ -263,12 +266,13 @@ def coverage(metrics: Artifact, labels: list[str]) -> list[dict[str, Any]] | Non
     chances = np.sort(splits["dev"][0])[::-1]
     if not len(splits["test"][0]) or len(np.unique(chances)) < 2:
         return None
-    found = [chances[math.ceil(share * len(chances)) - 1] for share in SHARES]
-    thresholds = dict.fromkeys(math.floor(value * 10**DIGITS) / 10**DIGITS for value in found)
+    lowest = [chances[math.ceil(share * len(chances)) - 1] for share in SHARES]  # of the answers that are given
+    thresholds = dict.fromkeys(math.floor(chance * 10**DIGITS) / 10**DIGITS for chance in lowest)
     return [{"at_least": at, **{name: _at(at, *one) for name, one in splits.items()}} for at in (*thresholds, 0.0)]
 
 
-def _answers(rows: pa.Table, labels: list[str]) -> Answers:
+def _answers(rows: pa.Table, labels: list[str]) -> tuple[Floats, NDArray[np.bool_]]:
+    """The probability of each answer, and whether it is right."""
     chances = pc.list_flatten(rows["probabilities"]).to_numpy().reshape(len(rows), len(labels))
     own = chances[np.arange(len(rows)), values_of(rows["predicted"], labels)]  # an imported answer may not be likeliest
     return own, pc.equal(rows["gold"], rows["predicted"]).to_numpy()

@@ -6,8 +6,8 @@ import reprlib
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -79,29 +79,36 @@ def _write(draft: Draft, recipe: Recipe, file: RawFile) -> None:
     task, settings = recipe.inputs["task"], recipe.settings
     labels = classes_of(task)
     ids, splits = examples(task)["id"].to_pylist(), read_splits(task, "dev", "test")
-    wanted = {name: [ids[number] for number in split.example] for name, split in splits.items()}
-    known = {one for names in wanted.values() for one in names}
-    if any(count > 1 for one, count in Counter(ids).items() if one in known):
+    ids_of = {name: [ids[number] for number in split.example] for name, split in splits.items()}
+    wanted = set(chain(*ids_of.values()))
+    if any(count > 1 for one, count in Counter(ids).items() if one in wanted):
         raise InputError(f"ids of {task.uri} repeat, so they name no example; load the task with another id_field")
-    predicted = _by_id(file, recipe, known, set(ids) - known)
+    by_id = _by_id(file, recipe, wanted, set(ids) - wanted)
     predictions = []
     for name, split in splits.items():
-        if missing := [one for one in wanted[name] if one not in predicted]:
-            of = f"{len(missing)} of the {len(wanted[name])} {name} examples, the first is '{missing[0]}'"
+        if missing := [one for one in ids_of[name] if one not in by_id]:
+            of = f"{len(missing)} of the {len(ids_of[name])} {name} examples, the first is '{missing[0]}'"
             raise InputError(f"{file.where} has no prediction for {of}; give a row for each")
-        values, said = zip(*(predicted[one] for one in wanted[name]), strict=True)
-        found, answers = (np.array(side, np.float64).reshape(len(side), len(labels or [0])) for side in (values, said))
+        answers = [by_id[one] for one in ids_of[name]]
+        chances, decisive = np.array([one.chances for one in answers]), np.array([one.decisive for one in answers])
         several = task.details["problem"] == SEVERAL
-        decided = Prediction(split, above(answers, [UNFITTED]), found) if several else Prediction.of(split, answers)
-        predictions.append(decided if labels is None else replace(decided, probabilities=found))
+        predicted = above(decisive, [UNFITTED]) if several else Prediction.of(split, decisive).predicted
+        predictions.append(Prediction(split, predicted, None if labels is None else chances))
     identity = {"arm": settings["arm"], "seed": settings["seed"], "stage": IMPORTED, "mlm_loss": None}
     write_metrics(draft, task, predictions, identity, {"cost": {}, "fixed": True})
 
 
-def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) -> dict[str, tuple[list[float], ...]]:
-    """The prediction for each known id: a probability for each label and what decides, or the same number twice."""
+class _Answer(NamedTuple):
+    """A probability for each label, and the values that decide which are predicted; of a number, twice that."""
+
+    chances: list[float]
+    decisive: list[float]
+
+
+def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) -> dict[str, _Answer]:
+    """The answer for each known id."""
     id_field, label_field = (recipe.settings[name] for name in ("id_field", "label_field"))
-    labels, found = classes_of(recipe.inputs["task"]), dict[str, tuple[list[float], ...]]()
+    labels, found = classes_of(recipe.inputs["task"]), dict[str, _Answer]()
     several, ids = recipe.inputs["task"].details["problem"] == SEVERAL, known | ignored
     for row in read(file, _columns(file, id_field, label_field)):
         where = f"{file.where}:{row.line}"
@@ -111,14 +118,14 @@ def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) ->
             name = _unguarded(name_of(row.values, id_field), ids)
             if name in ignored:
                 continue
-            values = _answer(row.values, label_field, labels, several)
+            answer = _answer(row.values, label_field, labels, several)
         except BadRow as bad:
             raise InputError(f"{where}: {', '.join(bad.args)}; fix the row") from None
         if name not in known:
             raise InputError(f"{where}: id '{name}' is not in the task{nearest(name, sorted(known))}")
         if name in found:
             raise InputError(f"{where}: id '{name}' has a prediction in an earlier row; give one for each example")
-        found[name] = values
+        found[name] = answer
     file.check_unchanged()
     return found
 
@@ -136,20 +143,20 @@ def _label_of(column: str) -> str | None:
     return column[2:-1] if column.startswith("p(") and column.endswith(")") else None
 
 
-def _answer(
-    values: Mapping[str, Any], label_field: str, labels: list[str] | None, several: bool
-) -> tuple[list[float], ...]:
-    """A probability for each label, and what decides: 1 for what the row says was predicted, else the probabilities."""
+def _answer(values: Mapping[str, Any], label_field: str, labels: list[str] | None, several: bool) -> _Answer:
+    """What a row answers. The labels that it says were predicted decide by a 1 each, else its probabilities do."""
     if labels is None:
         label_of(values, label_field)  # raises BadRow beyond the limit of targets, too, whose squares are finite
-        return ([_number(values, label_field)],) * 2
+        number = [_number(values, label_field)]
+        return _Answer(number, number)
     given, checked = _given(values), _all_chances if several else _chances
-    unsaid = (None,) if several else (None, "")  # of several labels, an empty cell says that there are none
-    if given and values.get(label_field) in unsaid:
-        return (checked(given, labels),) * 2
-    listed = _listed(values, label_field) if several else (label_of(values, label_field),)
-    said = _known(dict.fromkeys(listed, 1.0), labels)
-    return checked(given, labels) if given else said, said
+    no_label = (None,) if several else (None, "")  # of several labels, an empty cell says that there are none
+    if given and values.get(label_field) in no_label:
+        chances = checked(given, labels)
+        return _Answer(chances, chances)
+    predicted = _listed(values, label_field) if several else (label_of(values, label_field),)
+    decisive = _known(dict.fromkeys(predicted, 1.0), labels)
+    return _Answer(checked(given, labels) if given else decisive, decisive)
 
 
 def _listed(values: Mapping[str, Any], label_field: str) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class Predictions:
             classes = self.gold.T if self.gold.ndim == 2 else self.gold == np.unique(self.gold)[:, None]
         occurring = classes[classes.any(axis=1)] > 0
         weights = occurring.sum(axis=1) if self.metric in BY_SHARE else np.ones(len(occurring))
-        groups = np.array([len(np.unique(self.group[own])) for own in occurring])
+        groups = np.array([len(np.unique(self.group[rows])) for rows in occurring])
         return float(((weights / weights.sum() / (groups + 1)) ** 2).sum()) or self.groups**-2  # no class of the score
 
     def same_examples(self, other: "Predictions") -> bool:
@@ -198,8 +198,8 @@ def chance(first: Arm, second: Arm) -> float:
 
     Over seeds and test examples where both arms have enough seeds; else over test examples alone.
     """
-    resampled, arms = first.mean_resampled - second.mean_resampled, [first, second]
-    total, freedom = _variance(arms if all(arm.counts for arm in arms) else [], first.splits, resampled)
+    seeded = [first, second] if first.counts and second.counts else []
+    total, freedom = _variance(seeded, first.splits, first.mean_resampled - second.mean_resampled)
     return float(stdtr(freedom, (first.scores.mean() - second.scores.mean()) / total**0.5))
 
 
@@ -267,10 +267,10 @@ def spread(values: Iterable[float | None]) -> Spread:
 
 def with_interval(arm: Arm, values: Iterable[float] | None = None) -> Score:
     """The spread of an arm's scores (or these `values`) over its seeds; the interval also over test examples."""
-    (_, *ends), own = interval(arm), spread(arm.scores if values is None else values)
     least = -1.0 if arm.splits[0].metric in CORRELATIONS else 0.0
-    low, high = (None if end is None else min(max(end, least), 1.0) for end in ends)
-    return Score(values=own["values"], mean=float(np.mean(own["values"])), std=own["std"], low=low, high=high)
+    low, high = (None if end is None else min(max(end, least), 1.0) for end in interval(arm)[1:])
+    seeds = spread(arm.scores if values is None else values)
+    return Score(values=seeds["values"], mean=float(np.mean(seeds["values"])), std=seeds["std"], low=low, high=high)
 
 
 def t_quantile(confidence: float, degrees: int) -> float:

@@ -8,6 +8,7 @@ have a low confidence in a data map (Swayamdipta et al., EMNLP 2020): a model le
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,11 +100,11 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
         raise InputError(f"passages of '{[*about][norms.argmin()]}' have no frequent word; describe it in other words")
     weights = SHARPNESS * np.stack(means) / norms
     linear = Linear(weights, np.zeros(len(about)), len(about), softmax=True)
-    width, chosen = weights.shape[1], {"top_k": top_k}
-    dense = Dense(np.zeros(width), np.ones(width), linear, chosen)
+    width, settings = weights.shape[1], {"top_k": top_k}
+    dense = Dense(np.zeros(width), np.ones(width), linear, settings)
     StaticModel(list(about), (), dense, False, vectors).write(draft.folder / "model")
     draft.details = {"arm": NAMES, "seed": 0, "stage": NAMES, "fixed": True, "parameters": weights.size}
-    draft.details |= {"cost": {}, "chosen": chosen, "tried": 0}
+    draft.details |= {"cost": {}, "chosen": settings, "tried": 0}
     draft.counts = {"labels": len(about), "passages": len(rows)}
 
 
@@ -140,24 +141,33 @@ def label_next(
     """
     POSITIVE.check("count", count)
     check_new(to)
-    folder, artifact = located(model) if model else (None, None)
-    labels, several = labels_of(folder) if folder else ([], False)
-    if labels is None or several:
-        raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
-    check_pairs(of_pairs(folder, artifact) if folder else None, bool(fields.pair_field), "--pair-field")
-    task = artifact.nearest("task") if artifact else None
-    rows = _rows(pool, fields, max_rejected, twins_of(read_splits(task, *SPLITS).values()) if task else set())
+    folder, labels, known = _opened(model, fields) if model else (None, [], set())
+    rows = _rows(pool, fields, max_rejected, known)
     texts, second = zip(*(text_and_pair(row, fields) for row in rows), strict=True)
     pairs = second if fields.pair_field else None
     chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
-    found = chosen(features_of(texts, pairs), min(count, len(rows)), chances)
-    kept = [rows[row] for row in found]
+    places = chosen(features_of(texts, pairs), min(count, len(rows)), chances)
+    kept = [rows[place] for place in places]
     if chances is not None:
-        best, unsure = chances[found].argmax(axis=1), margins(chances[found])
+        best, unsure = chances[places].argmax(axis=1), margins(chances[places])
         for row, label, margin in zip(kept, best.tolist(), unsure.tolist(), strict=True):
             row |= {"predicted": labels[label], "margin": round(margin, 4)}
     write_new(to, kept, list(kept[0]))
     say(f"label-next: {len(kept)} of {len(rows):,} texts written to {to}; fill in '{fields.label_field}'")
+
+
+def _opened(model: str, fields: Fields) -> tuple[Path, list[str], set[str]]:
+    """The folder of a model, its labels, and the twin keys of its task's texts.
+
+    Raises InputError if it does not give one label a text, or reads pairs where there are none, or the other way round.
+    """
+    folder, artifact = located(model)
+    labels, several = labels_of(folder)
+    if labels is None or several:
+        raise InputError(f"{model} answers with numbers or several labels a text; label-next needs one label a text")
+    check_pairs(of_pairs(folder, artifact), bool(fields.pair_field), "--pair-field")
+    task = artifact.nearest("task") if artifact else None
+    return folder, labels, twins_of(read_splits(task, *SPLITS).values()) if task else set()
 
 
 def chosen(features: Floats, count: int, chances: Floats | None = None) -> list[int]:
@@ -172,10 +182,10 @@ def chosen(features: Floats, count: int, chances: Floats | None = None) -> list[
         return spread(features, np.arange(len(features)), count)
     unsure, first, rows = margins(chances), chances.argmax(axis=1), list[int]()
     classes = sorted((np.flatnonzero(first == label) for label in range(chances.shape[1])), key=len)
-    for place, own in enumerate(classes):  # what a small class cannot give, larger ones do
-        quota = min(len(own), (count - len(rows)) // (len(classes) - place))
-        least = own[np.argsort(unsure[own], kind="stable")][: MOST_CLUSTERED * quota]
-        rows += spread(features, least, quota, unsure) if quota else []
+    for number, members in enumerate(classes):  # what a small class cannot give, larger ones do
+        quota = min(len(members), (count - len(rows)) // (len(classes) - number))
+        least_sure = members[np.argsort(unsure[members], kind="stable")][: MOST_CLUSTERED * quota]
+        rows += spread(features, least_sure, quota, unsure) if quota else []
     return sorted(rows, key=lambda row: (unsure[row], row))
 
 
@@ -219,14 +229,14 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list
             check(file, wanted, fields.text_field)
         found = list(read_all(files, wanted, rejects, partial(_row, fields)))
         rejects.check()
-    first = dict[str, dict[str, Any]]()
+    by_key = dict[str, dict[str, Any]]()
     for row in found:
-        first.setdefault(twin_key(*text_and_pair(row, fields)), row)
-    rows = [row for key, row in first.items() if key not in known]
+        by_key.setdefault(twin_key(*text_and_pair(row, fields)), row)
+    rows = [row for key, row in by_key.items() if key not in known]
     if not rows:
         raise InputError(f"the model's task has labels of all texts of {pool}; give more texts")
-    for one in rejects.table().slice(0, 1).to_pylist():
-        where = f"{one['file']}:{one['line']} ({one['reason']})"
+    if len(rejects):
+        where = "{file}:{line} ({reason})".format(**rejects.table().slice(0, 1).to_pylist()[0])
         say(f"label-next: {len(rejects):,} rows cannot be used, the first is {where}")
     left = len(found) - len(rows)
     say(f"label-next: {len(found):,} texts read, {left:,} of them repeated or labelled in the model's task; choosing")
@@ -266,10 +276,10 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
     gold, ordinals, means = learned(opened, named_marks(spans) if spans else None)
     found, likely = wrong(means, gold)
     rows = []
-    for row, best, one in zip(found, likely, examples(opened).take(ordinals[found]).to_pylist(), strict=True):
-        facts = {name: one[name] for name in ("split", "id", "label")} | {"likely": labels[best]}
-        sure = {"p(likely)": round(means[row, best], 4), "p(label)": round(means[row, gold[row]], 4)}
-        rows.append({**facts, **sure, "text": whole_text(one)})
+    for place, best, one in zip(found, likely, examples(opened).take(ordinals[found]).to_pylist(), strict=True):
+        row = {name: one[name] for name in ("split", "id", "label")} | {"likely": labels[best]}
+        row |= {"p(likely)": round(means[place, best], 4), "p(label)": round(means[place, gold[place]], 4)}
+        rows.append(row | {"text": whole_text(one)})
     if to:
         write_new(to, rows, ["split", "id", "label", "likely", "p(likely)", "p(label)", "text"])
     advice = "; check them before you change them" if rows else ""

@@ -83,7 +83,8 @@ def _row(linear: Linear, place: int) -> tuple[NDArray[np.float64], float]:
     """
     bias = np.nan_to_num(linear.bias)
     if linear.classes == 2 and len(linear.weights) == 1:
-        return (1 - 2 * place) * linear.weights[0], (1 - 2 * place) * float(bias[0])
+        sign = 1 if place == 0 else -1
+        return sign * linear.weights[0], sign * float(bias[0])
     return linear.weights[place], float(bias[place])
 
 
@@ -120,13 +121,14 @@ def _sources(model: StaticModel, text: str, second: str | None) -> Iterator[tupl
     else:
         cut = parts(text, model.marks)
         between, ordered = cut.first_between, cut.order.find("A") < cut.order.find("B")
-        spans = zip(("A: ", "B: ", "C: ", "D: "), cut.spans, strict=False)
-        means = [("", cut.whole), ("between: ", between), *spans, ("A to B: ", between if ordered else [])]
-        yield from ((name, words, width) for name, words in means)
+        yield from [("", cut.whole, width), ("between: ", between, width)]
+        yield from ((f"{name}: ", words, width) for name, words in zip("ABCD", cut.spans, strict=False))
+        yield "A to B: ", between if ordered else [], width
         yield "order and distance of the spans", None, 3
-        single = [between[place] for place in EDGES] + [words[-1:] for words in cut.spans]
-        yield from (("edge: ", words, width) for words in single)
-        yield from [("product of both spans", None, width)] * (len(cut.spans) > 1)
+        yield from (("edge: ", between[place], width) for place in EDGES)
+        yield from (("edge: ", words[-1:], width) for words in cut.spans)
+        if len(cut.spans) > 1:
+            yield "product of both spans", None, width
 
 
 def _words(vectors: Vectors, words: list[str], weights: NDArray[np.float64]) -> Values:
@@ -259,8 +261,8 @@ def explained(model: str, text: str, pair: str | None, label: str, top: int, dev
     answer = float(values[place])
     found = {"text": text, "pair": pair, "label": labels[place] if labels else None, "answer": answer}
     parts = list(_parts(predictor, text, pair, place, answer))
-    said = [(part.share, telling(part.why, f"{text} {pair or ''}")) for part in parts]
-    words = Explained.of("", ((word, share * own[word]) for share, own in said for word in own)).features
+    by_part = [(part.share, telling(part.why, f"{text} {pair or ''}")) for part in parts]
+    words = Explained.of("", ((word, share * value) for share, own in by_part for word, value in own.items())).features
     shown = [{"model": part.name, "adds": part.adds, **vars(part.why)} for part in parts]
     chief = max(parts, key=lambda part: part.share).predictor
     return found | {"parts": shown} | _learned(artifact, chief, words, text, pair, top)
@@ -278,8 +280,8 @@ def _parts(predictor: Predictor, text: str, pair: str | None, place: int, answer
     total = float(plain.apply(predicted)[0, place])
     scale = answer / total if total and weights != plain else 1.0  # what they add adds up to the answer
     for number, (share, members) in enumerate(zip(weights.shares, predictor.parts, strict=True)):
-        shares = tuple(share * (other == number) for other in range(len(predicted)))
-        adds = scale * float(replace(plain, shares=shares).apply(predicted)[0, place])
+        alone = tuple(share if other == number else 0.0 for other in range(len(predicted)))
+        adds = scale * float(replace(plain, shares=alone).apply(predicted)[0, place])
         own = float(predicted[number][0, place])
         for part in _parts(members[0], text, pair, place, own):  # several, if the member is a mixture itself
             yield part._replace(share=share * part.share, adds=adds * part.adds / own if own else 0.0)

@@ -57,12 +57,9 @@ def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:
         found: The artifact and all that it was made from.
     """
     corpora, subsets = ([one for one in found if one.manifest.kind == kind] for kind in ("corpus", "subset"))
-    behind = {one.folder_name: {part.folder_name for part in one.lineage()} for one in subsets}
     return {
         "subject": subject.as_input().model_dump() | {"name": lineage.name_of(subject), "tlm": subject.manifest.tool},
-        "corpora": [
-            _corpus(one, [own for own in subsets if one.folder_name in behind[own.folder_name]]) for one in corpora
-        ],
+        "corpora": [_corpus(one, subsets) for one in corpora],
         "files": [file for one in found for file in _files(one)],
         "dropped": [lineage.dropped(one, one.nearest("corpus")) for one in found if one.manifest.kind in lineage.STEPS],
         "lineage": lineage.lineage_rows(found),
@@ -71,7 +68,8 @@ def contents(subject: Artifact, found: list[Artifact]) -> dict[str, Any]:
 
 
 def _corpus(corpus: Artifact, subsets: Sequence[Artifact]) -> dict[str, Any]:
-    """The sources of a corpus, with the passages that each subset has of them; what was taken most comes first."""
+    """The sources of a corpus, with the passages that each of its subsets has of them; what was taken most is first."""
+    subsets = [one for one in subsets if corpus.folder_name in {part.folder_name for part in one.lineage()}]
     whole, *taken = count_sources(corpus, subsets)
     used = sum(taken, Counts())
     rows = [

@@ -42,9 +42,9 @@ def bill(subject: Artifact, found: Sequence[Artifact], contents: dict[str, Any])
         parts[file["of"]].append(_file(f"{file['of']}#file-{number}", file))
     root, bom = components[subject.folder_name], Bom(serial_number=uuid5(NAMESPACE_URL, subject.content))
     bom.metadata = BomMetaData(component=root, timestamp=datetime.fromisoformat(subject.run().get("started", NEVER)))
-    bom.components = {*components.values(), *(part for own in parts.values() for part in own)} - {root}
-    for name, own in parts.items():
-        bom.register_dependency(components[name], own)
+    bom.components = set(components.values()).union(*parts.values()) - {root}
+    for name, own_parts in parts.items():
+        bom.register_dependency(components[name], own_parts)
     return make_outputter(bom, OutputFormat.JSON, VERSION).output_as_string(indent=1) + "\n"
 
 

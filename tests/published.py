@@ -9,6 +9,8 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertTokenizer,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     PreTrainedModel,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -22,14 +24,26 @@ SHAPE: dict[str, Any] = {
 
 def write_bert(folder: Path, words: list[str], positions: int = 64, **config: Any) -> PreTrainedModel:
     """BERT with a vocabulary of words and letters; its weights are larger than fresh ones, so that nothing is equal."""
+    shape = {**SHAPE, "vocab_size": _write_words(folder, words), "max_position_embeddings": positions, **config}
+    return _write(folder, BertForMaskedLM(BertConfig(**shape)))
+
+
+def write_modernbert(folder: Path, words: list[str]) -> PreTrainedModel:
+    """ModernBERT with the same vocabulary; its first layer attends globally, its second one to what is near."""
+    ids = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
+    shape = {**SHAPE, "vocab_size": _write_words(folder, words), "max_position_embeddings": 64, **ids}
+    return _write(folder, ModernBertForMaskedLM(ModernBertConfig(**shape, classifier_pooling="mean")))
+
+
+def _write_words(folder: Path, words: list[str]) -> int:
+    """Write a vocabulary of words and letters; returns its size."""
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     pieces = [*letters, *(f"##{letter}" for letter in letters)]
     entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*words} - {*letters}), *pieces]
     folder.mkdir(parents=True)
     (folder / "vocab.txt").write_text("\n".join(entries) + "\n", encoding="utf-8")
     BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
-    shape = {**SHAPE, "vocab_size": len(entries), "max_position_embeddings": positions, **config}
-    return _write(folder, BertForMaskedLM(BertConfig(**shape)))
+    return len(entries)
 
 
 def write_roberta(folder: Path, texts: list[str], positions: int = 64) -> PreTrainedModel:

@@ -71,7 +71,7 @@ class Linear:
     def restored(cls, config: dict[str, Any], arrays: Arrays) -> "Linear":
         """Return the model of this `state`; `config` also has its labels. Raises ValueError if they do not fit."""
         classes, thresholds = len(config["labels"] or []), config.get("thresholds")
-        if len(arrays["weights"]) not in (classes, int(classes in (0, 2))):
+        if len(arrays["weights"]) not in ((1, 2) if classes == 2 else (max(classes, 1),)):
             raise ValueError(f"weights of {len(arrays['weights'])} classes, and {classes} labels")
         temperature = config.get("temperature", 1.0)
         return cls(arrays["weights"], arrays["bias"], classes, config["softmax"], thresholds, temperature)

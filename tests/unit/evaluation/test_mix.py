@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 
 from tests.toys import Row, make, make_task, random_model, read_json, words
 from tests.unit.shallow.test_shallow import subset_of
@@ -600,6 +601,10 @@ def test_a_mixture_has_its_models_in_its_own_folder(place: str, tmp_path: Path) 
     own = json.loads((tmp_path / "other/config.json").read_text())
     (tmp_path / "other/config.json").write_text(json.dumps(own | {"labels": [*own["labels"], "black"]}))
     with pytest.raises(InputError, match="weights of 3 classes, and 4 labels"):
+        open_predictor(tmp_path / "other", "cpu")
+    arrays = load_file(tmp_path / "other/weights.safetensors")
+    save_file(arrays | {"weights": arrays["weights"][:0]}, tmp_path / "other/weights.safetensors")
+    with pytest.raises(InputError, match="weights of 0 classes, and 4 labels"):
         open_predictor(tmp_path / "other", "cpu")
     (tmp_path / "mixed/config.json").write_text('{"tlm_family": "mixture"}')
     with pytest.raises(

@@ -69,6 +69,7 @@ class BertBody(LayeredBody):
     head_names = ("bert.pooler.", "classifier.")
     fixed: ClassVar[dict[str, Any]] = {"hidden_act": "gelu", "layer_norm_eps": EPSILON}
     dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+    mlm_names: ClassVar[dict[str, str]] = {"transform": "cls.predictions.transform", "bias": "cls.predictions.bias"}
 
     @staticmethod
     def shape(model: Model) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def is_ours(config: dict[str, Any]) -> bool:
     own = _OWN.get(config["model_type"])
     if own is None:
         return False
-    implemented = {**own.fixed, "tie_word_embeddings": True}
+    implemented = {**own.fixed, "tie_word_embeddings": True, "decoder_bias": True}
     fits = all(config.get(name, value) == value for name, value in implemented.items())
     return fits and "sliding_attention" not in config.get("layer_types", ())
 

@@ -149,12 +149,14 @@ class LayeredBody(Body):
         classifier_name: The name of the library's class of the same parameters.
         fixed: Entries of config.json that the code implements.
         dropouts: Names of the dropouts in config.json.
+        mlm_names: What the library's ``…ForMaskedLM`` calls the parts of the MLM head.
     """
 
     classifier_name: str
     pools_all = False
     fixed: ClassVar[dict[str, Any]]
     dropouts: tuple[str, ...]
+    mlm_names: ClassVar[dict[str, str]]
 
     @staticmethod
     @abstractmethod

@@ -127,6 +127,7 @@ class ModernBertBody(LayeredBody):
         **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), False),
     }  # fmt: skip
     dropouts = ("embedding_dropout", "attention_dropout", "mlp_dropout", "classifier_dropout")
+    mlm_names: ClassVar[dict[str, str]] = {"transform": "head", "bias": "decoder.bias"}
 
     @staticmethod
     def shape(model: Model) -> dict[str, Any]:

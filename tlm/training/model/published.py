@@ -21,7 +21,7 @@ from tlm.training.input.located import HERE
 from tlm.training.input.texts import Special
 from tlm.training.input.tokenizer import KEPT
 from tlm.training.model import build
-from tlm.training.model.encoder import Encoder
+from tlm.training.model.encoder import Encoder, LayeredBody
 from tlm.training.model.foreign import model_types, plain_config, trial
 
 Weights: TypeAlias = dict[str, torch.Tensor]
@@ -177,7 +177,8 @@ def _take_encoder(model: Encoder, theirs: Weights, missing: set[str], folder: Pa
 
 def _token_head(model: Encoder, theirs: Weights) -> Weights:
     """The weights of our MLM head, from the library's."""
-    names = {name: name for name in model.mlm.state_dict()}
-    if build.is_ours(model.body.config):
-        names = {name: f"cls.predictions.{name}" for name in names}
-    return {ours: theirs[library_name] for ours, library_name in names.items()}
+    found = {}
+    for name in model.mlm.state_dict():
+        part, dot, rest = name.partition(".")
+        found[name] = theirs[model.body.mlm_names[part] + dot + rest if isinstance(model.body, LayeredBody) else name]
+    return found

@@ -1,6 +1,6 @@
 """The steps that pipelines share, wired together, and the resources of each on a cluster, which local runs ignore."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,36 +17,44 @@ from tlm.settings.options import Filters, Pods, Prices
 
 
 def pipeline(
-    name: str, display_name: str, about: str = "", **given: Any
+    name: str, display_name: str, about: str = "", kinds: Mapping[str, type] = {}, **given: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Turn a function into one that returns the pipeline for a number of machines.
 
-    The arguments of the function are `machines`, those in `given` (see `flat`), groups of parameters, and single
-    parameters. What it does is said by `about`, or else by its docstring.
+    The arguments of the function are `machines`, those in `given`, groups of parameters (of other `kinds`, see `flat`),
+    and single parameters. What it does is said by `about`, or else by its docstring.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @cache
         def build(machines: Parallelism = ONE_OF_EACH) -> Any:
-            steps = flat(function, form=True, machines=machines, **given)
-            # the form in the UI shows names only, so the description says what the parameters mean
-            lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
-            summary = about or parse(steps.__doc__ or "").short_description or ""
-            description = "\n".join([summary, "", "Parameters:", "", *lines])
+            steps = flat(function, form=True, kinds=kinds, machines=machines, **given)
             several = [f"{count} {what.replace('_', ' ')}" for what, count in vars(machines).items() if count > 1]
             suffix = "".join(f"-{words.replace(' ', '-')}" for words in several)
             shown = f"{display_name} on {' and '.join(several)}" if several else display_name
             # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
-            made = dsl.pipeline(name=name + suffix, display_name=shown, description=description)(steps)
-            # a pod requests as many GPUs as its step is told to use; kfp cannot compile a field of a loop's item here
-            for executor in made.pipeline_spec.deployment_spec["executors"].values():
-                if "accelerator" in (resources := executor["container"]["resources"]):
-                    resources["accelerator"]["resourceCount"] = "{{$.inputs.parameters['gpus']}}"
+            made = dsl.pipeline(name=name + suffix, display_name=shown, description=_description(steps, about))(steps)
+            _request_gpus_by_step(made)
             return made
 
         return build
 
     return decorate
+
+
+def _description(steps: Callable[..., Any], about: str) -> str:
+    """What the pipeline does, and what its parameters mean: the form in the UI shows only their names."""
+    summary = about or parse(steps.__doc__ or "").short_description or ""
+    lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
+    return "\n".join([summary, "", "Parameters:", "", *lines])
+
+
+def _request_gpus_by_step(pipeline: Any) -> None:
+    """Let a pod request as many GPUs as its input `gpus` says: kfp cannot compile a field of a loop's item there."""
+    for executor in pipeline.pipeline_spec.deployment_spec["executors"].values():
+        resources = executor["container"]["resources"]
+        if "accelerator" in resources:
+            resources["accelerator"]["resourceCount"] = "{{$.inputs.parameters['gpus']}}"
 
 
 def load(preflight: Any, files: Corpus, task: Task, machines: Parallelism, root: Any) -> tuple[Any, Any]:

@@ -62,7 +62,7 @@ def steps(
 
 build = pipeline("tlm", "TLM", network=True)(steps)
 SHALLOW = "Compare a linear model of the task with static word vectors of retrieved text, and with both mixed."
-shallow = pipeline("tlm-shallow", "TLM without training a network", SHALLOW, network=False, run=Draws)(steps)
+shallow = pipeline("tlm-shallow", "TLM without training a network", SHALLOW, {"run": Draws}, network=False)(steps)
 
 
 @pipeline("tlm-predict", "TLM: label new files")

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from types import SimpleNamespace
@@ -50,9 +50,9 @@ def command(function: Callable[..., Any]) -> Callable[..., None]:
 
 def _parameter(parameter: inspect.Parameter, text: str) -> inspect.Parameter:
     annotation = list[str] if parameter.annotation == Sequence[str] else parameter.annotation  # typer knows lists only
-    own = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, ParameterInfo)]
-    if own:
-        own[0].help = text
+    typers = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, ParameterInfo)]
+    if typers:
+        typers[0].help = text
     elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
         annotation = Annotated[annotation, typer.Option(*OPTION_NAMES.get(parameter.name, ()), help=text)]
     else:
@@ -72,18 +72,22 @@ def _as_json(result: str) -> str:
 
 def _fields(group: inspect.Parameter, form: bool) -> dict[str, inspect.Parameter]:
     """Return the parameters that stand for one that is a dataclass, by field."""
-    marked = get_type_hints(group.annotation, include_extras=True)
-    hints = get_type_hints(group.annotation) if form else marked  # kfp knows plain types only
+    plain_hints = get_type_hints(group.annotation)  # kfp knows plain types only
     values = group.annotation() if group.default is group.empty else group.default
-    wanted = [field for field, hint in marked.items() if not (form and FINE in getattr(hint, "__metadata__", ()))]
-    names = {field: f"{group.name}_{field}" if form else field for field in wanted}
-    return {
-        field: group.replace(name=name, default=getattr(values, field), annotation=hints[field])
-        for field, name in names.items()
-    }
+    parameters: dict[str, inspect.Parameter] = {}
+    for field, hint in get_type_hints(group.annotation, include_extras=True).items():
+        default = getattr(values, field)
+        if not form:
+            parameters[field] = group.replace(name=field, default=default, annotation=hint)
+        elif FINE not in getattr(hint, "__metadata__", ()):
+            name = f"{group.name}_{field}"
+            parameters[field] = group.replace(name=name, default=default, annotation=plain_hints[field])
+    return parameters
 
 
-def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> Callable[..., Any]:
+def flat(
+    function: Callable[..., Any], *, form: bool = False, kinds: Mapping[str, type] = {}, **given: Any
+) -> Callable[..., Any]:
     """Return `function` with each parameter that is a dataclass replaced by the fields of the dataclass.
 
     Its docstring describes all of them: as the docstrings of the dataclasses do, unless that of `function` does.
@@ -93,25 +97,30 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
         form: For the form of a pipeline: the field `words` of `corpus: Layout` becomes `corpus_words`, fields marked
             as `FINE` are left out, and parameters are sorted by name. `function` gets placeholders of values,
             which nothing checks.
-        given: Values of parameters that callers do not see; or, for a dataclass parameter, the kind to take instead.
+        kinds: By parameter, the dataclass to take instead of the one in the signature.
+        given: Values of parameters that callers do not see.
     """
     from docstring_parser import parse
 
     signature = inspect.signature(function, eval_str=True)
-    instead = {name: given.pop(name) for name in [*given] if isinstance(given[name], type)}
-    seen = [parameter for parameter in signature.parameters.values() if parameter.name not in given]
-    seen = [parameter.replace(annotation=instead.get(parameter.name, parameter.annotation)) for parameter in seen]
-    kinds: dict[str, Any] = {one.name: one.annotation for one in seen if is_dataclass(one.annotation)}
-    groups = {one.name: _fields(one, form) for one in seen if one.name in kinds}
-    parameters = [part for one in seen for part in (groups[one.name].values() if one.name in groups else [one])]
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, dict[str, inspect.Parameter]]] = {}  # of each dataclass: what makes it, its fields
+    meanings: dict[str, str] = {}
+    for name, parameter in signature.parameters.items():
+        kind: Any = kinds.get(name, parameter.annotation)
+        if name in given:
+            continue
+        if not (isinstance(kind, type) and is_dataclass(kind)):
+            parameters.append(parameter)
+            continue
+        fields, meaning_of = _fields(parameter.replace(annotation=kind), form), _inherited(kind)
+        parameters += fields.values()
+        meanings |= {shown.name: meaning_of[field] for field, shown in fields.items()}
+        groups[name] = (SimpleNamespace if form else kind, fields)
+    meanings |= {name: meaning for name, meaning in descriptions(function).items() if name not in groups}
     if form:
         parameters.sort(key=lambda one: (one.default is not one.empty, one.name))  # Python wants required ones first
     signature = signature.replace(parameters=parameters)
-    meanings: dict[str, str] = {}
-    for name, fields in groups.items():
-        meaning_of = _inherited(kinds[name])
-        meanings |= {one.name: meaning_of[field] for field, one in fields.items()}
-    meanings |= {name: meaning for name, meaning in descriptions(function).items() if name not in groups}
 
     @wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
@@ -119,9 +128,8 @@ def flat(function: Callable[..., Any], *, form: bool = False, **given: Any) -> C
         bound.apply_defaults()
         values = {**given, **bound.arguments}
         made = {}
-        for name, fields in groups.items():
-            own = {field: values.pop(one.name) for field, one in fields.items()}
-            made[name] = SimpleNamespace(**own) if form else kinds[name](**own)
+        for name, (make, fields) in groups.items():
+            made[name] = make(**{field: values.pop(shown.name) for field, shown in fields.items()})
         return function(**values, **made)
 
     described = [f"    {parameter.name}: {meanings.get(parameter.name, '')}" for parameter in parameters]

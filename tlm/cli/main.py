@@ -77,7 +77,8 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
     app = typer.Typer(help=text, **PLAIN)
     app.callback()(options)
     for name, (target, summary) in commands.items():
-        app.command(name, help=summary)(command(resolve_name(target)) if name in arguments[:1] else lambda: None)
+        is_called = arguments[:1] == [name]
+        app.command(name, help=summary)(command(resolve_name(target)) if is_called else lambda: None)
     return app
 
 

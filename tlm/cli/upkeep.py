@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import MANIFEST, Artifact, home
+from tlm.artifacts.artifact import MANIFEST, Artifact, Manifest, home
 from tlm.artifacts.artifact import remove as remove_artifact
 from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
@@ -42,8 +42,9 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
     """
     artifact, target = Artifact.open(uri), Path(folder)
     unfinished = target / UNFINISHED
-    again = unfinished.is_file() and unfinished.read_text() == artifact.uri
-    if target.exists() and (not target.is_dir() or any(target.iterdir())) and not (again or force):
+    continues = unfinished.is_file() and unfinished.read_text() == artifact.uri
+    is_taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    if is_taken and not (continues or force):
         raise InputError(f"{folder} is not an empty folder; name another, or give --force to write into it")
     target.mkdir(parents=True, exist_ok=True)
     unfinished.write_text(artifact.uri)
@@ -56,9 +57,10 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
             with path.open("a", encoding="utf-8") as card:
                 card.write(ORIGIN.format(artifact.uri))
     if (target / CONFIG).is_file():
-        task, known = artifact.nearest("task"), {"uri": artifact.uri, "content": artifact.content}
-        pair = {"pair": bool(task.details["pair"])} if task else {}
-        (target / KNOWN).write_text(json.dumps(known | pair) + "\n", encoding="utf-8")
+        known: dict[str, Any] = {"uri": artifact.uri, "content": artifact.content}
+        if task := artifact.nearest("task"):
+            known["pair"] = bool(task.details["pair"])
+        (target / KNOWN).write_text(json.dumps(known) + "\n", encoding="utf-8")
     unfinished.unlink()
     return folder
 
@@ -77,16 +79,21 @@ def ls(*, kind: str = "", root: str | None = None) -> Answer:
     for stored, artifact in _artifacts(store, store.list(f"{kind}/" if kind else ""), skipped=InputError):
         if artifact is None or artifact.manifest.kind.startswith("progress/"):
             continue
-        manifest = artifact.manifest
-        when, size = time.gmtime(stored.modified), sum(entry.size for entry in manifest.files)
-        counts = [f"{name} {_count(value)}" for name, value in manifest.counts.items() if value]
-        about = printable(", ".join([*_about(manifest.details), *counts]))
-        shown = f"{time.strftime('%Y-%m-%d %H:%M', when)}  {manifest.kind:<10} {manifest.key}"
-        lines.append(f"{shown}  {size / 1e6:>9,.1f} MB  {about}".rstrip())
-        finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", when)
-        facts.append({"uri": artifact.uri, "kind": manifest.kind, "finished": finished, "bytes": size})
-        facts[-1] |= {"content": manifest.content, "counts": manifest.counts, "details": manifest.details}
+        manifest, finished = artifact.manifest, time.gmtime(stored.modified)
+        size = sum(entry.size for entry in manifest.files)
+        lines.append(_line(manifest, size, finished))
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", finished)
+        fact = {"uri": artifact.uri, "kind": manifest.kind, "finished": when, "bytes": size}
+        fact |= {"content": manifest.content, "counts": manifest.counts, "details": manifest.details}
+        facts.append(fact)
     return Answer("\n".join(lines) or f"no finished artifacts in {store.root}", facts)
+
+
+def _line(manifest: Manifest, size: int, finished: time.struct_time) -> str:
+    counts = [f"{name} {_count(value)}" for name, value in manifest.counts.items() if value]
+    about = printable(", ".join([*_about(manifest.details), *counts]))
+    when = time.strftime("%Y-%m-%d %H:%M", finished)
+    return f"{when}  {manifest.kind:<10} {manifest.key}  {size / 1e6:>9,.1f} MB  {about}".rstrip()
 
 
 def _about(details: dict[str, Any]) -> Iterator[str]:
@@ -103,9 +110,12 @@ def _count(value: Any) -> str:
     if isinstance(value, dict) and value:
         largest = sorted(value.items(), key=lambda item: -item[1])[:SHOWN]
         shown = [f"{name} {_count(part)}" for name, part in largest]
-        more = [f"{len(value) - SHOWN} more"] if len(value) > SHOWN else []
-        return "{" + ", ".join(shown + more) + "}"
-    return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else f"{value or 0:,}"
+        if len(value) > SHOWN:
+            shown.append(f"{len(value) - SHOWN} more")
+        return "{" + ", ".join(shown) + "}"
+    if isinstance(value, int | float) and value >= 1e9:
+        return f"{value:.3g}"
+    return f"{value or 0:,}"
 
 
 def gc(
@@ -140,6 +150,34 @@ def gc(
     pinned, removed = ([Artifact.open(uri) for uri in uris] for uris in (keep, remove))
     home(store.root, [*pinned, *removed])
     horizon = time.time() - unused_days * DAY
+    folders, others = _by_folder(store)
+    found = list(_artifacts(store, chain.from_iterable(folders.values())))
+    artifacts = [artifact for _, artifact in found if artifact is not None]
+    made_from = {one.folder_name: {source.folder_name for source in one.manifest.inputs.values()} for one in artifacts}
+    doomed = _with_products([one.folder_name for one in removed], made_from)
+    needed = _needed(found, made_from, folders, keep_runs, horizon, [one.folder_name for one in pinned]) - doomed
+    freed, unneeded, removing = 0, list[str](), "removing" if delete else "would remove"
+    for folder in sorted(folders.keys() - needed):
+        if delete and folder not in doomed and _young(store.list(f"{folder}/"), horizon):  # used in the meantime
+            continue
+        freed += sum(stored.size for stored in folders[folder])
+        unneeded.append(folder)
+        say(f"{removing} {folder}")
+        if delete:
+            _remove(store, folder)
+    uploads = list[str]()
+    for name in store.abandoned(horizon, delete):
+        uploads.append(name)
+        say(f"{removing} the unfinished upload of {name}")
+    summary = f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
+    if others:
+        summary += f"; {others:,} other {'file is' if others == 1 else 'files are'} left alone"
+    facts = {"folders": unneeded, "uploads": uploads, "bytes": freed, "other_files": others, "deleted": delete}
+    return Answer(summary, facts)
+
+
+def _by_folder(store: Store) -> tuple[dict[str, list[Stored]], int]:
+    """Return all files of artifacts and snapshots by folder, and the number of files that are not of tlm."""
     folders: dict[str, list[Stored]] = {}
     others = 0
     for stored in store.list(""):
@@ -147,27 +185,7 @@ def gc(
             folders.setdefault(folder, []).append(stored)
         elif stored.name != IDENTITY:
             others += 1
-    found = list(_artifacts(store, chain.from_iterable(folders.values())))
-    made_from = {one.folder_name: {ref.folder_name for ref in one.manifest.inputs.values()} for _, one in found if one}
-    doomed = _with_products([one.folder_name for one in removed], made_from)
-    needed = _needed(found, made_from, folders, keep_runs, horizon, [one.folder_name for one in pinned]) - doomed
-    freed, unneeded, uploads = 0, list[str](), list[str]()
-    for folder, files in sorted(folders.items()):
-        used = delete and folder not in doomed and _young(store.list(f"{folder}/"), horizon)  # in the meantime
-        if folder in needed or used:
-            continue
-        freed += sum(stored.size for stored in files)
-        unneeded.append(folder)
-        say(f"{'removing' if delete else 'would remove'} {folder}")
-        if delete:
-            _remove(store, folder)
-    for name in store.abandoned(horizon, delete):
-        uploads.append(name)
-        say(f"{'removing' if delete else 'would remove'} the unfinished upload of {name}")
-    done = f"{freed / 1e6:,.1f} MB {'freed' if delete else 'would be freed; give --delete to remove'}"
-    left = f"{others:,} other {'file is' if others == 1 else 'files are'} left alone"
-    facts = {"folders": unneeded, "uploads": uploads, "bytes": freed, "other_files": others, "deleted": delete}
-    return Answer(f"{done}; {left}" if others else done, facts)
+    return folders, others
 
 
 Found = tuple[Stored, Artifact | None]  # a manifest, and its artifact or snapshot; None if it was skipped
@@ -184,7 +202,7 @@ def _artifacts(store: Store, files: Iterable[Stored], skipped: type[InputError] 
             return [(stored, None)]
         return [(stored, artifact)] if artifact is not None else []
 
-    manifests = [one for one in files if (folder := folder_of(one.name)) and one.name == f"{folder}/{MANIFEST}"]
+    manifests = [stored for stored in files if stored.name == f"{folder_of(stored.name)}/{MANIFEST}"]
     manifests.sort(key=lambda stored: (stored.modified, stored.name))
     yield from chain.from_iterable(track(in_threads(read, manifests, READERS), "reading manifests", len(manifests)))
 
@@ -199,21 +217,26 @@ def _needed(
 ) -> set[str]:
     """Return the folders that are kept."""
     damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
-    newest = [artifact for _, artifact in reversed(found) if artifact is not None]
-    newest.sort(key=_begun, reverse=True)
-    tasks = {one.folder_name: _task(one) for one in newest if one.manifest.kind == "task"}
-    results: dict[tuple[str, ...], list[str]] = {}  # the newest first, of each kind and task
-    for one in newest:
-        if one.manifest.kind in RESULTS:
-            sources = _with_sources([one.folder_name], made_from)
-            of = (one.manifest.kind, *sorted({tasks[folder] for folder in sources if folder in tasks}))
-            results.setdefault(of, []).append(one.folder_name)
-    covered = _with_sources(chain.from_iterable(results.values()), made_from)
-    uncovered = (one.folder_name for one in newest if one.manifest.kind in TRAINED and one.folder_name not in covered)
+    artifacts = [artifact for _, artifact in reversed(found) if artifact is not None]
+    results = _results(artifacts, made_from)
+    covered = _with_sources(chain.from_iterable(results), made_from)
+    trained = {artifact.folder_name for artifact in artifacts if artifact.manifest.kind in TRAINED}
     young = (folder for folder, files in folders.items() if _young(files, horizon))
-    kept = [name for names in results.values() for name in names[:keep_runs]]
-    say(f"keeping {len(kept)} of {sum(map(len, results.values()))} reports and studies, the newest of each task")
-    return _with_sources(chain(young, uncovered, kept, damaged, pinned), made_from)
+    kept = [folder for newest_first in results for folder in newest_first[:keep_runs]]
+    say(f"keeping {len(kept)} of {sum(map(len, results))} reports and studies, the newest of each task")
+    return _with_sources(chain(young, trained - covered, kept, damaged, pinned), made_from)
+
+
+def _results(newest_first: list[Artifact], made_from: dict[str, set[str]]) -> list[list[str]]:
+    """Return the folders of reports and of studies: a list for each task or set of tasks, the one begun last first."""
+    tasks = {task.folder_name: _task(task) for task in newest_first if task.manifest.kind == "task"}
+    results: dict[tuple[str, ...], list[str]] = {}  # by kind and tasks
+    for result in sorted(newest_first, key=_begun, reverse=True):
+        if result.manifest.kind in RESULTS:
+            sources = _with_sources([result.folder_name], made_from)
+            of_tasks = sorted({tasks[folder] for folder in sources if folder in tasks})
+            results.setdefault((result.manifest.kind, *of_tasks), []).append(result.folder_name)
+    return list(results.values())
 
 
 def _begun(artifact: Artifact) -> str:
@@ -240,11 +263,11 @@ def _with_sources(folders: Iterable[str], made_from: dict[str, set[str]]) -> set
 
 def _with_products(folders: Iterable[str], made_from: dict[str, set[str]]) -> set[str]:
     """Return `folders` and all that was made from them."""
-    made: dict[str, set[str]] = {}
+    products: dict[str, set[str]] = {}
     for folder, sources in made_from.items():
         for source in sources:
-            made.setdefault(source, set()).add(folder)
-    return _with_sources(folders, made)  # the same way, backwards
+            products.setdefault(source, set()).add(folder)
+    return _with_sources(folders, products)  # the same way, backwards
 
 
 def _young(files: Iterable[Stored], horizon: float) -> bool:

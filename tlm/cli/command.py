@@ -72,17 +72,16 @@ def _as_json(result: str) -> str:
 
 def _fields(group: inspect.Parameter, form: bool) -> dict[str, inspect.Parameter]:
     """Return the parameters that stand for one that is a dataclass, by field."""
-    plain_hints = get_type_hints(group.annotation)  # kfp knows plain types only
     values = group.annotation() if group.default is group.empty else group.default
-    parameters: dict[str, inspect.Parameter] = {}
-    for field, hint in get_type_hints(group.annotation, include_extras=True).items():
-        default = getattr(values, field)
-        if not form:
-            parameters[field] = group.replace(name=field, default=default, annotation=hint)
-        elif FINE not in getattr(hint, "__metadata__", ()):
-            name = f"{group.name}_{field}"
-            parameters[field] = group.replace(name=name, default=default, annotation=plain_hints[field])
-    return parameters
+    hints, prefix = get_type_hints(group.annotation, include_extras=True), ""
+    if form:
+        plain = get_type_hints(group.annotation)  # kfp knows no others
+        hints = {name: plain[name] for name, hint in hints.items() if FINE not in getattr(hint, "__metadata__", ())}
+        prefix = f"{group.name}_"
+    return {
+        name: group.replace(name=prefix + name, default=getattr(values, name), annotation=hint)
+        for name, hint in hints.items()
+    }
 
 
 def flat(

@@ -77,8 +77,7 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
     app = typer.Typer(help=text, **PLAIN)
     app.callback()(options)
     for name, (target, summary) in commands.items():
-        is_called = arguments[:1] == [name]
-        app.command(name, help=summary)(command(resolve_name(target)) if is_called else lambda: None)
+        app.command(name, help=summary)(command(resolve_name(target)) if arguments[:1] == [name] else lambda: None)
     return app
 
 

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.artifact import MANIFEST, Artifact, Manifest, home
+from tlm.artifacts.artifact import MANIFEST, Artifact, home
 from tlm.artifacts.artifact import remove as remove_artifact
 from tlm.artifacts.stores import IDENTITY, identity, open_store
 from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
@@ -79,21 +79,16 @@ def ls(*, kind: str = "", root: str | None = None) -> Answer:
     for stored, artifact in _artifacts(store, store.list(f"{kind}/" if kind else ""), skipped=InputError):
         if artifact is None or artifact.manifest.kind.startswith("progress/"):
             continue
-        manifest, finished = artifact.manifest, time.gmtime(stored.modified)
-        size = sum(entry.size for entry in manifest.files)
-        lines.append(_line(manifest, size, finished))
+        manifest, size = artifact.manifest, sum(entry.size for entry in artifact.manifest.files)
+        finished = time.gmtime(stored.modified)
+        counts = [f"{name} {_count(value)}" for name, value in manifest.counts.items() if value]
+        about = printable(", ".join([*_about(manifest.details), *counts]))
+        shown = f"{time.strftime('%Y-%m-%d %H:%M', finished)}  {manifest.kind:<10} {manifest.key}"
+        lines.append(f"{shown}  {size / 1e6:>9,.1f} MB  {about}".rstrip())
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", finished)
         fact = {"uri": artifact.uri, "kind": manifest.kind, "finished": when, "bytes": size}
-        fact |= {"content": manifest.content, "counts": manifest.counts, "details": manifest.details}
-        facts.append(fact)
+        facts.append(fact | {"content": manifest.content, "counts": manifest.counts, "details": manifest.details})
     return Answer("\n".join(lines) or f"no finished artifacts in {store.root}", facts)
-
-
-def _line(manifest: Manifest, size: int, finished: time.struct_time) -> str:
-    counts = [f"{name} {_count(value)}" for name, value in manifest.counts.items() if value]
-    about = printable(", ".join([*_about(manifest.details), *counts]))
-    when = time.strftime("%Y-%m-%d %H:%M", finished)
-    return f"{when}  {manifest.kind:<10} {manifest.key}  {size / 1e6:>9,.1f} MB  {about}".rstrip()
 
 
 def _about(details: dict[str, Any]) -> Iterator[str]:
@@ -113,9 +108,7 @@ def _count(value: Any) -> str:
         if len(value) > SHOWN:
             shown.append(f"{len(value) - SHOWN} more")
         return "{" + ", ".join(shown) + "}"
-    if isinstance(value, int | float) and value >= 1e9:
-        return f"{value:.3g}"
-    return f"{value or 0:,}"
+    return f"{value:.3g}" if isinstance(value, int | float) and value >= 1e9 else f"{value or 0:,}"
 
 
 def gc(
@@ -155,7 +148,10 @@ def gc(
     artifacts = [artifact for _, artifact in found if artifact is not None]
     made_from = {one.folder_name: {source.folder_name for source in one.manifest.inputs.values()} for one in artifacts}
     doomed = _with_products([one.folder_name for one in removed], made_from)
-    needed = _needed(found, made_from, folders, keep_runs, horizon, [one.folder_name for one in pinned]) - doomed
+    young = (folder for folder, files in folders.items() if _young(files, horizon))
+    damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
+    kept = chain(_kept(artifacts, made_from, keep_runs), young, damaged, (one.folder_name for one in pinned))
+    needed = _with_sources(kept, made_from) - doomed
     freed, unneeded, removing = 0, list[str](), "removing" if delete else "would remove"
     for folder in sorted(folders.keys() - needed):
         if delete and folder not in doomed and _young(store.list(f"{folder}/"), horizon):  # used in the meantime
@@ -207,24 +203,20 @@ def _artifacts(store: Store, files: Iterable[Stored], skipped: type[InputError] 
     yield from chain.from_iterable(track(in_threads(read, manifests, READERS), "reading manifests", len(manifests)))
 
 
-def _needed(
-    found: list[Found],
-    made_from: dict[str, set[str]],
-    folders: dict[str, list[Stored]],
-    keep_runs: int,
-    horizon: float,
-    pinned: list[str],
-) -> set[str]:
-    """Return the folders that are kept."""
-    damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
-    artifacts = [artifact for _, artifact in reversed(found) if artifact is not None]
-    results = _results(artifacts, made_from)
+def _kept(artifacts: list[Artifact], made_from: dict[str, set[str]], keep_runs: int) -> set[str]:
+    """Return the folders of the newest reports and studies of each task, and of what was trained but no result covers.
+
+    Args:
+        artifacts: All artifacts, oldest first.
+        made_from: By folder, the folders of the inputs.
+        keep_runs: How many reports, and how many studies, to keep of each task.
+    """
+    results = _results(artifacts[::-1], made_from)
     covered = _with_sources(chain.from_iterable(results), made_from)
     trained = {artifact.folder_name for artifact in artifacts if artifact.manifest.kind in TRAINED}
-    young = (folder for folder, files in folders.items() if _young(files, horizon))
     kept = [folder for newest_first in results for folder in newest_first[:keep_runs]]
     say(f"keeping {len(kept)} of {sum(map(len, results))} reports and studies, the newest of each task")
-    return _with_sources(chain(young, trained - covered, kept, damaged, pinned), made_from)
+    return (trained - covered).union(kept)
 
 
 def _results(newest_first: list[Artifact], made_from: dict[str, set[str]]) -> list[list[str]]:

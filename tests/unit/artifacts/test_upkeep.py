@@ -326,14 +326,14 @@ def test_gc_spares_what_was_used_in_the_last_days_and_what_that_was_made_from(tm
 def test_gc_spares_what_is_used_while_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, other = make(tmp_path, "corpus", 1), make(tmp_path, "corpus", 2)
     age(tmp_path, 30)
-    needed = upkeep._needed
+    kept = upkeep._kept
 
     def meanwhile(*given: Any) -> set[str]:
-        found = needed(*given)
+        found = kept(*given)
         Artifact.open(corpus)
         return found
 
-    monkeypatch.setattr(upkeep, "_needed", meanwhile)
+    monkeypatch.setattr(upkeep, "_kept", meanwhile)
     gc(delete=True, root=str(tmp_path))
     assert there(corpus, other) == [True, False]
 

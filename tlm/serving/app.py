@@ -65,22 +65,20 @@ class Server:
         """The application."""
         name = self.served.name
         v1, v2, ready = f"/v1/models/{name}", f"/v2/models/{name}", {"name": name, "ready": True}
-        every = v2, f"{v2}/versions/{self.served.version}"
-        get: dict[str, dict[str, Any]] = {
+        by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
+        by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)
+        bodies: dict[str, dict[str, Any]] = {
             "/v2": {"name": "tlm", "version": __version__, "extensions": []},
             "/v2/health/live": {"live": True},
             "/v2/health/ready": {"ready": True},
             "/v1/models": {"models": [name]},
             v1: ready,
-            **dict.fromkeys(every, protocol.metadata(self.served)),
-            **dict.fromkeys([f"{one}/ready" for one in every], ready),
         }
-        routes = [Route(path, Answer(body), methods=["GET"]) for path, body in get.items()]
-        routes.append(Route("/metrics", self.metrics, methods=["GET"]))
-        by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
-        by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)
-        routes.append(Route(f"{v1}:predict", by_v1, methods=["POST"]))
-        routes += [Route(f"{one}/infer", by_v2, methods=["POST"]) for one in every]
+        routes = [Route("/metrics", self.metrics, methods=["GET"]), Route(f"{v1}:predict", by_v1, methods=["POST"])]
+        for model in (v2, f"{v2}/versions/{self.served.version}"):
+            bodies |= {model: protocol.metadata(self.served), f"{model}/ready": ready}
+            routes.append(Route(f"{model}/infer", by_v2, methods=["POST"]))
+        routes += [Route(path, Answer(body), methods=["GET"]) for path, body in bodies.items()]
         handlers: Any = {HTTPException: _refused, Exception: _failed}
         app = Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
         app.router.redirect_slashes = False  # to an address that the request chooses
@@ -127,9 +125,11 @@ class Server:
         self.texts.inc(len(asked.texts))
         model = self.served.predictor
         if model.labels and model.thresholds is None:
-            for place, count in zip(*np.unique(predicted.argmax(axis=1), return_counts=True), strict=True):
-                self.answers.labels(printable(model.labels[place])).inc(int(count))
-        self.unsure.inc(int((predicted.max(axis=1) < self.served.at_least).sum()) if self.served.at_least else 0)
+            likeliest, counts = np.unique(predicted.argmax(axis=1), return_counts=True)
+            for label, count in zip(likeliest, counts, strict=True):
+                self.answers.labels(printable(model.labels[label])).inc(int(count))
+        if self.served.at_least:
+            self.unsure.inc(int((predicted.max(axis=1) < self.served.at_least).sum()))
         return predicted
 
     async def metrics(self, _: Request) -> Response:
@@ -202,31 +202,32 @@ class Batcher:
         while True:
             together = self._together(await self._queue.get())
             try:
-                found = await loop.run_in_executor(self._thread, self._predict, [one.asked for one in together])
+                predicted = await loop.run_in_executor(self._thread, self._predict, [one.asked for one in together])
             except Exception as error:  # the answer to these requests; the next batch may succeed
                 say(f"serve: {type(error).__name__}: {reason(error)}")
                 for one in together:
                     if not one.answer.cancelled():
                         one.answer.set_exception(HTTPException(500, f"the model failed: {reason(error)}"))
                 continue
-            for one, values in zip(together, found, strict=True):
+            for one, values in zip(together, predicted, strict=True):
                 if not one.answer.cancelled():
                     one.answer.set_result(values)
 
     def _together(self, first: _Waiting) -> list[_Waiting]:
         """Take waiting requests of the same kind as `first`, single texts or pairs; a request is never cut."""
-        found, texts, characters, others = [first], len(first.asked.texts), first.asked.characters, []
+        together, others = [first], list[_Waiting]()
+        texts, characters = len(first.asked.texts), first.asked.characters
         while texts < MOST_TOGETHER and characters < MOST_CHARACTERS and not self._queue.empty():
             one = self._queue.get_nowait()
             if (one.asked.pairs is None) == (first.asked.pairs is None):
-                found.append(one)
+                together.append(one)
                 texts += len(one.asked.texts)
                 characters += one.asked.characters
             else:
                 others.append(one)
         for one in others:
             self._queue.put_nowait(one)
-        return found
+        return together
 
     def _predict(self, asked: list[Asked]) -> list[NDArray[np.float64]]:
         texts = [normalise(text) for one in asked for text in one.texts]  # as texts were that it learned from
@@ -259,18 +260,18 @@ class Bodies:
             InputError: the body ends early, is not JSON, or `read` raises it.
             HTTPException: the body is too large (413) or too slow (408), or others hold too many bytes (503).
         """
-        body, size = bytearray(), 0
+        body, received = bytearray(), 0
         try:
             await self._receive(request, body)
-            size = len(body)
-            if size <= SMALL:
-                found = _parsed(body, read)
+            received = len(body)
+            if received <= SMALL:
+                asked = _parsed(body, read)
             else:
-                found = await asyncio.get_running_loop().run_in_executor(self._thread, _parsed, body, read)
+                asked = await asyncio.get_running_loop().run_in_executor(self._thread, _parsed, body, read)
             body.clear()  # the texts take as much memory, or up to four times as much
-            yield found
+            yield asked
         finally:
-            self.held -= size or len(body)
+            self.held -= received or len(body)  # a part of it, if it was not received whole
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the parts that arrive; drop those of a refused body: a client that still sends reads no answer."""
@@ -286,11 +287,11 @@ class Bodies:
                     if refused is None:
                         self.held += len(part)
                         body += part
-                        continue
-                    self.held -= len(body)
-                    body.clear()
-                    if size > MOST_DROPPED:
-                        break
+                    else:
+                        self.held -= len(body)
+                        body.clear()
+                        if size > MOST_DROPPED:
+                            break
         except ClientDisconnect:
             raise InputError("the connection ended before the body") from None
         except TimeoutError:
@@ -298,12 +299,14 @@ class Bodies:
         if refused is not None:
             raise refused
 
-    def _refusal(self, size: int, own: int, more: int) -> HTTPException | None:
-        """Return why a body of `size` bytes that holds `own` may not hold `more`. A body alone always finds room."""
+    def _refusal(self, size: int, kept: int, part: int) -> HTTPException | None:
+        """Return why a body of `size` bytes that holds `kept` may not hold `part` more. A body alone finds room."""
         if size > self._limits.max_bytes:
             return HTTPException(413, f"the body has more than {self._limits.max_bytes} bytes; send fewer texts")
-        others, most = self.held - own, self._limits.max_waiting_bytes
-        return busy(f"{others} bytes of requests", most) if others and self.held + more > most else None
+        of_others, most = self.held - kept, self._limits.max_waiting_bytes
+        if of_others and self.held + part > most:
+            return busy(f"{of_others} bytes of requests", most)
+        return None
 
 
 def _parsed(body: bytearray, read: Callable[[Any], Asked]) -> Asked:

@@ -61,36 +61,36 @@ def distill(
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     arguments = dict(locals())
-    better, start = trained_model(teacher), Artifact.open(checkpoint, "checkpoint")
-    examples = Artifact.open(task, "task")
-    one_label_each(examples, "distill")
+    model, start = trained_model(teacher), Artifact.open(checkpoint, "checkpoint")
+    labelled = Artifact.open(task, "task")
+    one_label_each(labelled, "distill")
     retrieved = Artifact.open(subset, "subset") if subset else None
-    check_trained(examples, better, start)
+    check_trained(labelled, model, start)
     if retrieved:
-        check_protected(retrieved, examples)
-    whole = presets.resolve(preset, overrides)
-    rho1, settings = whole.train.rho1, whole.finetune
-    _check(better, examples, retrieved, rho1, temperature)
+        check_protected(retrieved, labelled)
+    resolved = presets.resolve(preset, overrides)
+    rho1, stage2 = resolved.train.rho1, resolved.finetune
+    _check(model, labelled, retrieved, rho1, temperature)
     Range("-1 or more", -1).check("seed", seed)
-    root = home(root, [better, start, examples, *([retrieved] if retrieved else [])]).root
-    tokens = tokens_for(start, examples, root)
-    inputs = {"teacher": better, "checkpoint": start, "task": examples, "task_tokens": tokens}
-    inputs["task_answers"] = soft_labels(better, examples, compute.place, root)
+    root = home(root, [one for one in (model, start, labelled, retrieved) if one]).root
+    tokens = tokens_for(start, labelled, root)
+    inputs = {"teacher": model, "checkpoint": start, "task": labelled, "task_tokens": tokens}
+    inputs["task_answers"] = soft_labels(model, labelled, compute.place, root)
     if retrieved:
         inputs["subset_tokens"] = Artifact.open(tokenize(retrieved.uri, tokens.input("tokenizer").uri, root=root))
-        inputs["subset_answers"] = soft_labels(better, retrieved, compute.place, root)
-    chosen = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": better.details["arm"]}
-    chosen |= {"temperature": temperature, "rho1": rho1, "finetune": settings.for_key()}
-    recipe = Recipe("model", "distill", VERSION, chosen, inputs)
+        inputs["subset_answers"] = soft_labels(model, retrieved, compute.place, root)
+    settings = {"arm": STUDENT, "seed": start.details["seed"] if seed < 0 else seed, "teacher": model.details["arm"]}
+    settings |= {"temperature": temperature, "rho1": rho1, "finetune": stage2.for_key()}
+    recipe = Recipe("model", "distill", VERSION, settings, inputs)
 
     def write(draft: Draft) -> None:
         from tlm.serving.student import teach
 
         given = [answers(inputs[name]) for name in ("subset_answers", "task_answers") if name in inputs]
-        teach(draft, recipe, given, settings, compute, root)
+        teach(draft, recipe, given, stage2, compute, root)
         draft.run |= presets.named(preset, overrides)
 
-    return train_together(recipe, root, write, distill, arguments, settings.batch)
+    return train_together(recipe, root, write, distill, arguments, stage2.batch)
 
 
 def _check(teacher: Artifact, task: Artifact, subset: Artifact | None, rho1: int | str, temperature: float) -> None:
@@ -140,40 +140,41 @@ def _write(draft: Draft, recipe: Recipe, device: str, progress: Progress) -> Non
     teacher, data = recipe.inputs["teacher"], recipe.inputs["data"]
     predictor, draft.run["device"] = open_predictor(teacher.path("model"), device)
     rows = examples(data).num_rows if data.manifest.kind == "task" else int(data.details["passages"])
-    found = np.full((rows, len(predictor.labels or [""])), np.nan, np.float32)
-    done = _resumed(progress, found)
+    predicted = np.full((rows, len(predictor.labels or [""])), np.nan, np.float32)
+    done = _resumed(progress, predicted)
     saved = time.monotonic()
     with closing(Meter(f"asking the teacher about the {data.manifest.kind}", unit="texts")) as meter:
-        for first, texts, pairs in (part for part in _asked(data) if part[0] >= done):
+        for first, texts, pairs in _asked(data, done):
             with hidden():
-                found[first : first + len(texts)] = predictor.predict(texts, pairs)
+                predicted[first : first + len(texts)] = predictor.predict(texts, pairs)
             meter.advance(len(texts))
             if time.monotonic() > saved + SAVE_SECONDS:
-                progress.save(first + len(texts), lambda folder: np.save(folder / FILE, found))
+                progress.save(first + len(texts), lambda folder: np.save(folder / FILE, predicted))
                 saved = time.monotonic()
-    np.save(draft.folder / FILE, found)
+    np.save(draft.folder / FILE, predicted)
     draft.rows[FILE] = rows
-    draft.counts = {"texts": int(np.isfinite(found[:, 0]).sum())}
+    draft.counts = {"texts": int(np.isfinite(predicted[:, 0]).sum())}
     draft.details = {"of": data.manifest.kind, "classes": predictor.labels or []}
 
 
-def _resumed(progress: Progress, found: NDArray[np.float32]) -> int:
-    """Take the answers of an earlier attempt; returns the row to go on at."""
+def _resumed(progress: Progress, predicted: NDArray[np.float32]) -> int:
+    """Fill `predicted` with the answers of an earlier attempt; returns the row to go on at."""
     with scratch_folder(progress.store.scratch(), "resume") as folder:
         done = progress.latest(folder)
         if done is None:
             return 0
-        found[:] = np.load(folder / FILE, allow_pickle=False)
+        predicted[:] = np.load(folder / FILE, allow_pickle=False)
     say(f"goes on after text {done:,}")
     return done
 
 
-def _asked(data: Artifact) -> Iterator[Texts]:
-    """The texts to ask about, in chunks that do not depend on where an earlier attempt ended."""
+def _asked(data: Artifact, done: int) -> Iterator[Texts]:
+    """The texts to ask about, from row `done` on; in chunks that do not depend on where an earlier attempt ended."""
     for first, texts, pairs in _of_task(data) if data.manifest.kind == "task" else _of_subset(data):
         for start in range(0, len(texts), CHUNK):
             part = slice(start, start + CHUNK)
-            yield first + start, texts[part], pairs and pairs[part]
+            if first + start >= done:
+                yield first + start, texts[part], pairs and pairs[part]
 
 
 def _of_subset(subset: Artifact) -> Iterator[Texts]:

@@ -48,15 +48,15 @@ def export_onnx(model: str, *, root: str | None = None) -> str:
         InputError: the model has no encoder, a package is not installed, or the logits differ by more than 1e-4
             (numbers: by more than 1e-4 of their standard deviation).
     """
-    trained = trained_model(model)
-    if not encoders(trained.path("model")):
-        raise InputError(f"{trained.uri} has no encoder, so nothing to convert; it predicts without PyTorch as it is")
-    task = _task(trained)
-    inputs = {"converted": trained, "task": task}
+    original = trained_model(model)
+    if not encoders(original.path("model")):
+        raise InputError(f"{original.uri} has no encoder, so nothing to convert; it predicts without PyTorch as it is")
+    task = _task(original)
+    inputs = {"converted": original, "task": task}
     for name in ("checkpoint", "task_tokens"):  # `evaluate` and reports look for these inputs of a model
-        if name in trained.manifest.inputs:
-            inputs[name] = trained.input(name)
-    return produce(Recipe("model", "export-onnx", VERSION, {}, inputs), root, _write, trained, task)
+        if name in original.manifest.inputs:
+            inputs[name] = original.input(name)
+    return produce(Recipe("model", "export-onnx", VERSION, {}, inputs), root, _write, original, task)
 
 
 def trained_model(uri: str) -> Artifact:
@@ -75,37 +75,38 @@ def encoders(folder: Path) -> list[Path]:
     return [] if FAMILY in config else [folder]
 
 
-def _task(trained: Artifact) -> Artifact:
-    if "task" in trained.manifest.inputs:
-        return trained.input("task")
-    return trained.input(next(iter(trained.manifest.inputs))).input("task")  # a mixture's: the metrics of its members
+def _task(model: Artifact) -> Artifact:
+    if "task" in model.manifest.inputs:
+        return model.input("task")
+    return model.input(next(iter(model.manifest.inputs))).input("task")  # a mixture's: the metrics of its members
 
 
-def _write(draft: Draft, trained: Artifact, task: Artifact) -> None:
+def _write(draft: Draft, original: Artifact, task: Artifact) -> None:
     from tlm.data.tasks.examples import read_splits  # here, because manifests are made without pyarrow, too
 
     try:
         from tlm.serving.convert import EXACT, SMALL, convert, use
     except ImportError as error:
         raise InputError(f"{error.name} is missing: `make install`, or in a checkout `pip install '.[onnx]'`") from None
-    source, to = trained.path("model"), draft.folder / "model"
+    source, to = original.path("model"), draft.folder / "model"
     dev = read_splits(task, "dev")["dev"]
-    found: list[dict[str, Any]] = []
-    converted = encoders(source)
-    if converted != [source]:
-        shutil.copytree(source, to, ignore=lambda at, names: [one for one in names if Path(at, one) in converted])
-    names = [folder.relative_to(source) for folder in converted]
-    for name in names:
-        say(f"converting the encoder {name}" if len(names) > 1 else "converting")
-        convert(source / name, to / name)
-        found.append(compared(source / name, to / name, dev.texts, dev.pairs))
-        if found[-1]["agreement"] >= SMALL_AGREES:
-            use(to / name, SMALL)
-        _note(to / name, found[-1])
-    sizes = {file: sum((to / name / file).stat().st_size for name in names) for file in (EXACT, SMALL)}
-    draft.details = trained.details | {"agreement": [one["agreement"] for one in found]}
-    draft.counts = {f"bytes of {file}": size for file, size in sizes.items()}
-    draft.counts |= {"largest difference": max(one["difference"] for one in found)}
+    folders = encoders(source)
+    if folders != [source]:  # a mixture, whose other files are copied
+        shutil.copytree(source, to, ignore=lambda at, names: [name for name in names if Path(at, name) in folders])
+    places = [folder.relative_to(source) for folder in folders]
+    comparisons: list[dict[str, Any]] = []
+    for place in places:
+        say(f"converting the encoder {place}" if len(places) > 1 else "converting")
+        convert(source / place, to / place)
+        comparison = compared(source / place, to / place, dev.texts, dev.pairs)
+        comparisons.append(comparison)
+        if comparison["agreement"] >= SMALL_AGREES:
+            use(to / place, SMALL)
+        _note(to / place, comparison)
+    for file in (EXACT, SMALL):
+        draft.counts[f"bytes of {file}"] = sum((to / place / file).stat().st_size for place in places)
+    draft.counts["largest difference"] = max(comparison["difference"] for comparison in comparisons)
+    draft.details = original.details | {"agreement": [comparison["agreement"] for comparison in comparisons]}
 
 
 def compared(folder: Path, converted: Path, texts: list[str], pairs: list[str] | None) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def read_v1(body: Any) -> Asked:
     Raises:
         InputError: the body is anything else.
     """
-    return _asked([_row(*one) for one in enumerate(_listed(body, "instances"))], "instances")
+    return _asked([_row(place, one) for place, one in enumerate(_listed(body, "instances"))], "instances")
 
 
 def read_v2(body: Any) -> Asked:
@@ -93,20 +93,21 @@ def read_v2(body: Any) -> Asked:
     Raises:
         InputError: the body is anything else.
     """
-    tensors = _listed(body, "inputs")
-    if len(tensors) > 2:
-        raise InputError(f"inputs holds {len(tensors)} tensors; expected one with texts, or two for pairs")
-    named = [(_object(one, f"inputs[{place}]"), f"inputs[{place}]") for place, one in enumerate(tensors)]
-    columns = [_texts_of(*one) for one in sorted(named, key=lambda one: one[0].get("name") == PAIR)]
+    inputs = _listed(body, "inputs")
+    if len(inputs) > 2:
+        raise InputError(f"inputs holds {len(inputs)} tensors; expected one with texts, or two for pairs")
+    tensors = {f"inputs[{place}]": _object(value, f"inputs[{place}]") for place, value in enumerate(inputs)}
+    places = sorted(tensors, key=lambda place: tensors[place].get("name") == PAIR)  # second texts last
+    columns = [_texts_of(tensors[place], place) for place in places]
     if len({len(column) for column in columns}) > 1:
         raise InputError(f"inputs: {len(columns[0])} texts and {len(columns[1])} second texts; expected equal numbers")
     identity = body["id"] if isinstance(body.get("id"), str) else None
     if not is_utf8(identity or ""):
         raise InputError("the id is not UTF-8")
-    listed = _listed(body, "outputs") if body.get("outputs") else []
-    outputs = tuple(_object(one, f"outputs[{place}]").get("name") for place, one in enumerate(listed))
-    asked = _asked(list(map(list, zip(*columns, strict=True))), "inputs[0].data")
-    return asked._replace(identity=identity, outputs=outputs)
+    outputs = _listed(body, "outputs") if body.get("outputs") else []
+    names = tuple(_object(value, f"outputs[{place}]").get("name") for place, value in enumerate(outputs))
+    asked = _asked([list(texts) for texts in zip(*columns, strict=True)], "inputs[0].data")
+    return asked._replace(identity=identity, outputs=names)
 
 
 def check_outputs(served: Served, asked: Asked) -> None:
@@ -130,44 +131,53 @@ def answer_v2(predicted: NDArray[Any], asked: Asked, served: Served) -> dict[str
     Of a model of several labels a text: ``chosen``, which says of each class whether it is an answer, in place of the
     first two. If `at_least` is above 0, also ``unsure``, which says of each text whether its probability is below it.
     """
-    known, outputs = _outputs(served), list[dict[str, Any]]()
+    known, tensors = _outputs(served), list[dict[str, Any]]()
     for name in asked.outputs or known:
-        datatype, row, of = known[name]
-        outputs.append({**_tensor(name, datatype, len(predicted), *row), "data": of(predicted).ravel().tolist()})
-    called = {} if asked.identity is None else {"id": asked.identity}
-    return {"model_name": served.name, "model_version": served.version, **called, "outputs": outputs}
+        output = known[name]
+        data = output.values(predicted).ravel().tolist()
+        tensors.append({**_tensor(name, output.datatype, len(predicted), *output.shape), "data": data})
+    identity = {} if asked.identity is None else {"id": asked.identity}
+    return {"model_name": served.name, "model_version": served.version, **identity, "outputs": tensors}
 
 
 def metadata(served: Served) -> dict[str, Any]:
     """The metadata of a model in V2. The classes stand in the order of ``probabilities``."""
     model = served.predictor
-    inputs = [_tensor(one, "BYTES", -1) for one in ("text", PAIR)[: 1 if served.pair is False else 2]]
-    about = {"name": served.name, "versions": [served.version], "platform": "tlm", "inputs": inputs}
-    about["outputs"] = [_tensor(name, datatype, -1, *row) for name, (datatype, row, _) in _outputs(served).items()]
+    texts = ("text",) if served.pair is False else ("text", PAIR)
     known = {"classes": model.labels, "thresholds": model.thresholds, "at_least": served.at_least or None}
-    found = {what: value for what, value in known.items() if value is not None}
-    return {**about, "parameters": found} if found else about
+    parameters = {name: value for name, value in known.items() if value is not None}
+    about: dict[str, Any] = {"name": served.name, "versions": [served.version], "platform": "tlm"}
+    about["inputs"] = [_tensor(name, "BYTES", -1) for name in texts]
+    about["outputs"] = [_tensor(name, one.datatype, -1, *one.shape) for name, one in _outputs(served).items()]
+    return {**about, "parameters": parameters} if parameters else about
 
 
-# A tensor of an answer: its datatype, its shape for one text, and its values, from the predictions [texts, classes]
-_Output = tuple[str, tuple[int, ...], Callable[[NDArray[Any]], NDArray[Any]]]
+class _Output(NamedTuple):
+    """A tensor of an answer: its datatype, its shape for one text, its values of predictions [texts, classes]."""
+
+    datatype: str
+    shape: tuple[int, ...]
+    values: Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def _outputs(served: Served) -> dict[str, _Output]:
     """The tensors that a model can answer with, by name."""
     model, at_least = served.predictor, served.at_least
     if model.labels is None:
-        return {"value": ("FP64", (), lambda rows: rows)}
+        return {"value": _Output("FP64", (), lambda rows: rows)}
     labels, thresholds, classes = np.array(model.labels, object), model.thresholds, (len(model.labels),)
-    all_of_them: _Output = "FP64", classes, lambda rows: rows
+    probabilities = _Output("FP64", classes, lambda rows: rows)
     if thresholds is not None:
-        return {"chosen": ("BOOL", classes, lambda rows: above(rows, thresholds) > 0), "probabilities": all_of_them}
-    found: dict[str, _Output] = {
-        "label": ("BYTES", (), lambda rows: labels[rows.argmax(axis=1)]),
-        "probability": ("FP64", (), lambda rows: rows.max(axis=1)),
-        "probabilities": all_of_them,
+        are_above = _Output("BOOL", classes, lambda rows: above(rows, thresholds) > 0)
+        return {"chosen": are_above, "probabilities": probabilities}
+    outputs = {
+        "label": _Output("BYTES", (), lambda rows: labels[rows.argmax(axis=1)]),
+        "probability": _Output("FP64", (), lambda rows: rows.max(axis=1)),
+        "probabilities": probabilities,
     }
-    return found | ({"unsure": ("BOOL", (), lambda rows: rows.max(axis=1) < at_least)} if at_least else {})
+    if at_least:
+        outputs["unsure"] = _Output("BOOL", (), lambda rows: rows.max(axis=1) < at_least)
+    return outputs
 
 
 def _tensor(name: str, datatype: str, *shape: int) -> dict[str, Any]:

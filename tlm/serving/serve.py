@@ -85,15 +85,9 @@ def serve(
     check_asked(folder, at_least)
     predictor, place = open_predictor(folder, device)
     served = Served(predictor, name, version, at_least, limits, of_pairs(folder, artifact))
-    sys.setswitchinterval(SWITCH_SECONDS)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    _prepare_process()
     app, drain = Server(served).app(), DRAIN_SECONDS
     config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain, http=_protocol())
-    with suppress(OSError, ValueError):  # as many connections as the system allows
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         listening = config.bind_socket()
     except SystemExit:
@@ -106,6 +100,17 @@ def serve(
     if not server.started:
         raise Interrupted("the server did not start; its log says why")
     say("serve: ended")
+
+
+def _prepare_process() -> None:
+    """Set what holds for the whole process: its threads, its signals, its number of connections."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn takes it, drains, and raises it again for us
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    with suppress(OSError, ValueError):  # as many connections as the system allows
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _protocol() -> Any:
@@ -178,12 +183,12 @@ def manifest(
     if at_least and runtime != "tlm":
         raise InputError(f"at_least is {at_least:g}, but KServe's runtime marks no answer as unsure; use --runtime tlm")
     trained = trained_model(model)
-    given = {"address": storage_uri(trained), "image": image, "cpu": cpu, "memory": memory}
-    given["version"] = trained.content[:VERSION_DIGITS]
+    texts = {"address": storage_uri(trained), "image": image, "cpu": cpu, "memory": memory}
+    texts["version"] = trained.content[:VERSION_DIGITS]
+    quoted = {key: yaml.safe_dump(text, default_style='"', width=math.inf).rstrip() for key, text in texts.items()}
     length = "" if image else _longest(trained)
-    quoted = {key: yaml.safe_dump(value, default_style='"', width=math.inf).rstrip() for key, value in given.items()}
-    text = Template(files("tlm.serving").joinpath("manifest.yaml").read_text("utf-8"))
-    filled = text.substitute(quoted, name=name, length=length, store_port=store_port or default_port())
+    template = Template(files("tlm.serving").joinpath("manifest.yaml").read_text("utf-8"))
+    filled = template.substitute(quoted, name=name, length=length, store_port=store_port or default_port())
     service, policy, predictors = yaml.safe_load_all(filled)
     if at_least:
         check_asked(trained.path(f"model/{CONFIG}").parent, at_least)
@@ -219,6 +224,6 @@ def _longest(model: Artifact) -> int:
         "predicts a number, but KServe's runtime answers with classes": problem == "regression",
         "gives several labels, but KServe's runtime answers with one": problem == MULTI_LABEL,
     }
-    if why := next((why for why, holds in unfit.items() if holds), ""):
-        raise InputError(f"{model.uri} {why}; use --runtime tlm")
+    if reason := next((reason for reason, holds in unfit.items() if holds), ""):
+        raise InputError(f"{model.uri} {reason}; use --runtime tlm")
     return int(model.json("model/tokenizer_config.json")["model_max_length"])

@@ -32,8 +32,8 @@ def teach(
     """
     with ProcessGroup.current().in_turn():
         work = Distillation(recipe, settings, answers)
-    work.label = f"a student of {recipe.settings['teacher']}, seed {recipe.settings['seed']}"
     teacher, passages = recipe.settings["teacher"], len(work.passages) if work.passages is not None else 0
+    work.label = f"a student of {teacher}, seed {recipe.settings['seed']}"
     arm = recipe.inputs["checkpoint"].details["arm"]
     carry_out(work, draft, recipe, compute, root, arm=arm, teacher=teacher, taught_passages=passages)
     draft.details["chosen"] = {"teacher": teacher, "passages": passages, **draft.details.get("chosen", {})}

@@ -115,17 +115,23 @@ def advise(examples: int, words: float, preset: Preset, passages: int | None = N
 
 def paper_top_k(examples: int, *, large: bool = False) -> int:
     """Return K by the paper's rule: 5000 below 5,000 examples, 50 above 100,000, else 500; twice that if large."""
-    return (5000 if examples < FEW else 50 if examples > MANY else 500) * (2 if large else 1)
+    return (5000, 500, 50)[_size(examples)] * (2 if large else 1)
+
+
+def _size(examples: int) -> int:
+    """The size of a task in the paper's rule: 0 with fewer than 5,000 examples, 2 with more than 100,000, else 1."""
+    return (examples >= FEW) + (examples > MANY)
 
 
 def _top_k(examples: int, preset: Preset, passages: int | None, unlabelled: int) -> tuple[str, str]:
     top_k = paper_top_k(examples, large=preset.name.startswith("large"))
-    which = "fewer than 5,000" if examples < FEW else "more than 100,000" if examples > MANY else "5,000 to 100,000"
+    which = ("fewer than 5,000", "5,000 to 100,000", "more than 100,000")[_size(examples)]
     reason = f"K: {examples:,} training examples are {which}, for which the paper takes K={top_k}"
     if preset.name not in paper_presets():
         top_k = max(1, top_k * preset.retrieve.top_k // 5000)
         reason += f"; preset {preset.name} has {preset.retrieve.top_k} where the paper has 5000, so K={top_k} here"
-    if passages is not None and top_k > (most := max(1, passages // (examples + unlabelled))):
+    most = top_k if passages is None else max(1, passages // (examples + unlabelled))
+    if top_k > most:
         top_k = most
         reason += (
             f". But the corpus has {passages:,} passages, so K={top_k}: all texts that search retrieve together "
@@ -142,18 +148,18 @@ def _query(words: float) -> tuple[str, str]:
 
 
 def _rho1(examples: int, preset: Preset) -> tuple[str, str]:
-    rule = 999 if examples < FEW else 1 if examples > MANY else 19
-    said = (
+    rule = (999, 19, 1)[_size(examples)]
+    reason = (
         f"rho1: for a task of this size the paper's small scale has rho1={rule} external batches for each internal one "
         "(the rule fits six of its eight tasks; HyperPartisan has 99 instead of 999, RCT 3 instead of 1)"
     )
     if preset.name in paper_presets():
-        return f"train.rho1={rule}", f"{said}."
+        return f"train.rho1={rule}", f"{reason}."
     passes = PAPER_STEPS / (rule + 1) * PAPER_BATCH / examples
-    rho1 = min(GRID, key=lambda one: abs(log(_passes(preset, one, examples) / passes)))
+    rho1 = min(GRID, key=lambda value: abs(log(_passes(preset, value, examples) / passes)))
     return (
         f"train.rho1={rho1}",
-        f"{said}, which is {passes:.0f} passes over the task; in the {preset.train.steps:,} steps of preset "
+        f"{reason}, which is {passes:.0f} passes over the task; in the {preset.train.steps:,} steps of preset "
         f"{preset.name} rho1={rho1} comes nearest, with {_passes(preset, rho1, examples):.1f}.",
     )
 
@@ -238,19 +244,19 @@ def tune(
         The URI of the study. Its details have ``overrides``, for run_overrides or ``--set``; study.json has all scores.
     """
     base = _start(preset, overrides)
-    opened = [Artifact.open(index, "index"), Artifact.open(task, "task")]
-    root = home(root, opened).root
-    left, trials = candidates(base, opened[1].details["problem"]), list[Trial]()
-    for part in (one for one in SHARES if one == 1 or opened[1].counts["train"] >= LEAST * one):
+    opened, labelled = Artifact.open(index, "index"), Artifact.open(task, "task")
+    root = home(root, [opened, labelled]).root
+    left, trials = candidates(base, labelled.details["problem"]), list[Trial]()
+    for part in [share for share in SHARES if share == 1 or labelled.counts["train"] >= LEAST * share]:
         if part == 1:
             left = [*dict.fromkeys([*left, base])]
         say(f"tune: {len(left)} candidates with {f'1/{part}' if part > 1 else 'all'} of the training examples")
-        given = sample(task, part, root) if part > 1 else task
-        linear = baseline(given, root=root)
-        made = [_trial(one, part, linear, index, given, filters, root) for one in left]
-        made.sort(key=lambda trial: (-trial.metrics.details["dev"], trial.cost))
-        left = [trial.setting for trial in made[: ceil(len(made) / KEPT)] if trial.setting]
-        trials += made
+        sampled = sample(task, part, root) if part > 1 else task
+        linear = baseline(sampled, root=root)
+        best_first = [_trial(setting, part, linear, index, sampled, filters, root) for setting in left]
+        best_first.sort(key=lambda trial: (-trial.metrics.details["dev"], trial.cost))
+        left = [trial.setting for trial in best_first[: ceil(len(best_first) / KEPT)] if trial.setting]
+        trials += best_first
     trials.append(Trial(None, 1, Artifact.open(linear)))
     inputs = {f"metrics-{number:03d}": trial.metrics for number, trial in enumerate(trials)}
     uri = produce(Recipe("study", "tune", VERSION, {"start": base.model_dump()}, inputs), root, _write, trials, base)
@@ -259,9 +265,10 @@ def tune(
 
 
 def _start(preset: str, overrides: Sequence[str]) -> Retrieve:
-    for override in (one for one in overrides if not one.strip().startswith("retrieve.")):
-        searched = "tune searches retrieve.top_k, retrieve.query and retrieve.share, by models without a neural network"
-        raise InputError(f"'{override}' has no effect here: {searched}; leave it out, and give it to the run")
+    searched = "tune searches retrieve.top_k, retrieve.query and retrieve.share, by models without a neural network"
+    for override in overrides:
+        if not override.strip().startswith("retrieve."):
+            raise InputError(f"'{override}' has no effect here: {searched}; leave it out, and give it to the run")
     return resolve(preset, overrides).retrieve
 
 
@@ -278,8 +285,8 @@ def _trial(setting: Retrieve, part: int, linear: str, index: str, task: str, fil
     subset = export(hits, filters=filters, root=root)
     learned = static(task, subset=subset, root=root)
     (mixed,) = mixtures(linear, [learned], root=root)
-    made = [*map(Artifact.open, (hits, subset)), Artifact.open(learned).input("model")]
-    return Trial(setting, part, Artifact.open(mixed), sum(one.run().get("process_seconds", 0.0) for one in made))
+    costly = [Artifact.open(hits), Artifact.open(subset), Artifact.open(learned).input("model")]
+    return Trial(setting, part, Artifact.open(mixed), sum(one.run().get("process_seconds", 0.0) for one in costly))
 
 
 def sample(task: str, part: int, root: str | None = None) -> str:
@@ -311,14 +318,14 @@ def _sample(draft: Draft, task: Artifact, part: int) -> None:
 def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
     rows = [row for part in reversed(SHARES) for row in _compared([trial for trial in trials if trial.part == part])]
     last = {row["settings"]: row for row in rows if row["part"] == 1}
-    linear, own = last.pop(ALONE), last[overrides_of(base)]
+    linear, start = last.pop(ALONE), last[overrides_of(base)]
     tied = [row for row in last.values() if row["tied"]]
-    chosen = own if own["tied"] else min(tied, key=lambda row: row["cpu_seconds"])
-    findings = list(_findings(chosen, f"{len(tied)} of {len(last)}", own, linear))
-    about = trials[0].metrics.details
-    of = f"{about['task']} · {METRIC_NAMES[about['metric']]} on dev"
-    found = {"of": of, "overrides": chosen["settings"], "rows": rows, "findings": findings}
-    write_pages(draft.folder, "study", "settings of the retrieval", _page(found), found)
+    chosen = start if start["tied"] else min(tied, key=lambda row: row["cpu_seconds"])
+    findings = list(_findings(chosen, f"{len(tied)} of {len(last)}", start, linear))
+    details = trials[0].metrics.details
+    of = f"{details['task']} · {METRIC_NAMES[details['metric']]} on dev"
+    study = {"of": of, "overrides": chosen["settings"], "rows": rows, "findings": findings}
+    write_pages(draft.folder, "study", "settings of the retrieval", _page(study), study)
     draft.counts = {"candidates": len({row["settings"] for row in rows}) - 1, "tied": len(tied)}
     draft.details = {"overrides": chosen["settings"]}
 
@@ -328,21 +335,21 @@ def _compared(trials: list[Trial]) -> Iterator[Row]:
     from tlm.evaluation.report.runs import grouped
 
     scores = [grouped([trial.metrics])[0].on("dev") for trial in trials]
-    for trial, own in zip(trials, scores, strict=True):
-        behind = difference(own, scores[0], len(trials) - 1)
+    for trial, score in zip(trials, scores, strict=True):
+        behind = difference(score, scores[0], len(trials) - 1)
         facts = {"settings": overrides_of(trial.setting), "part": trial.part, "cpu_seconds": round(trial.cost, 1)}
-        yield facts | {"dev": interval(own)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
+        yield facts | {"dev": interval(score)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
 
 
-def _findings(chosen: Row, tied: str, own: Row, linear: Row) -> Iterator[str]:
+def _findings(chosen: Row, tied: str, start: Row, linear: Row) -> Iterator[str]:
     """Say what to use, and whether anything was gained by it."""
-    use, score = "Keep" if chosen is own else "Use", 100 * chosen["dev"]["mean"]
+    use, score = "Keep" if chosen is start else "Use", 100 * chosen["dev"]["mean"]
     yield f"{use} {chosen['settings']}: {score:.1f} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
     yield f"{tied} candidates of the last round are tied with the best, which means that dev does not tell them apart."
-    if chosen is own:
+    if chosen is start:
         yield "The settings that the search started from are among them: nothing measurable was gained by others."
     else:
-        yield f"The settings it started from are behind them ({_points(own)}); of the tied, this took the least time."
+        yield f"The settings it started from are behind them ({_points(start)}); of the tied, this took the least time."
     helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
     yield f"Retrieved text {helps} on dev: against the best, {ALONE} has {_points(linear)} points."
     yield "The best of many scores on dev is partly luck: make a report of the model that you choose, for test."
@@ -352,7 +359,7 @@ def _points(row: Row) -> str:
     return f"{signed(100 * row['to_best']['mean'])} ({interval_text(row['to_best'], '{:+.1f} to {:+.1f}')})"
 
 
-def _page(found: dict[str, Any]) -> list[Block]:
+def _page(study: dict[str, Any]) -> list[Block]:
     rows = [
         (
             Span(row["settings"].replace("retrieve.", ""), "code"),
@@ -362,10 +369,10 @@ def _page(found: dict[str, Any]) -> list[Block]:
             "yes" if row["tied"] else "no",
             f"{row['cpu_seconds']:.0f}" if row["settings"] != ALONE else "–",
         )
-        for row in found["rows"]
+        for row in study["rows"]
     ]
     columns = ("settings", "train", "dev", "to the best of the round", Column("tied with it", "left"), "CPU seconds")
-    chosen = frozenset(place for place, row in enumerate(found["rows"]) if row["settings"] == found["overrides"])
+    chosen = frozenset(place for place, row in enumerate(study["rows"]) if row["settings"] == study["overrides"])
     note = "Intervals at 95 %; those of differences are corrected for the candidates of a round."
-    opened = opening("TLM study", "Settings of the retrieval", found["of"], found["findings"])
+    opened = opening("TLM study", "Settings of the retrieval", study["of"], study["findings"])
     return [*opened, Table(columns, rows, note, chosen)]

@@ -7,7 +7,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Sequence
-from contextlib import nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -220,13 +220,11 @@ def on_pods(runs: Sequence[str], gpus: str) -> list[dict[str, str]]:
 
     Both stages use as many as their batch fills, and evaluation one. Embeddings are computed on the CPU.
     """
-    return [
-        {"run": text} | {step: str(min(int(gpus), most)) for step, most in _used(PlannedRun.parse(text)).items()}
-        for text in runs
-    ]
+    usable = {text: _usable_gpus(PlannedRun.parse(text)) for text in runs}
+    return [{"run": text, **{step: str(min(int(gpus), most)) for step, most in usable[text].items()}} for text in runs]
 
 
-def _used(run: PlannedRun) -> dict[str, int]:
+def _usable_gpus(run: PlannedRun) -> dict[str, int]:
     """How many GPUs each step of a run can use, 0 where nothing is trained."""
     if not run.stages:
         return {"train": 0, "finetune": 0, "evaluate": 0}
@@ -257,14 +255,14 @@ def settings(
     Raises:
         InputError: as of `check_settings`, or a published model is not there.
     """
-    found, resolved = check_settings(preset, overrides, arms, seeds, published, published_preset, network)
-    runs = (len(found.scratch) + len(found.further) * len(found.models)) * len(parse_seeds(seeds))
-    runs += found.embeddings * len(found.models)
-    chosen = AUTO if AUTO in overrides else resolved.retrieve.top_k
-    trained = f"{runs} runs (arms {arms}, seeds {seeds})" if network else f"no network (arms {arms}, seeds {seeds})"
-    say(f"settings: preset {preset}, K={chosen}, {trained}")
-    check_models(found)
-    return resolved.tokenizer.kind, resolved.tokenizer.vocab_size, ",".join(found.texts), str(min(int(gpus), 1))
+    parsed, resolved = check_settings(preset, overrides, arms, seeds, published, published_preset, network)
+    networks = (len(parsed.scratch) + len(parsed.further) * len(parsed.models)) * len(parse_seeds(seeds))
+    embeddings = len(parsed.models) if parsed.embeddings else 0
+    trained = f"{networks + embeddings} runs" if network else "no network"
+    top_k = AUTO if AUTO in overrides else resolved.retrieve.top_k
+    say(f"settings: preset {preset}, K={top_k}, {trained} (arms {arms}, seeds {seeds})")
+    check_models(parsed)
+    return resolved.tokenizer.kind, resolved.tokenizer.vocab_size, ",".join(parsed.texts), str(min(int(gpus), 1))
 
 
 def check_settings(
@@ -275,21 +273,23 @@ def check_settings(
     Raises:
         InputError: an unknown preset, setting or arm, a seed that is no number, or an arm or seed given twice.
     """
-    found, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
+    parsed, given = parse_arms(arms, published, network=network), [one for one in overrides if one != AUTO]
     resolved = presets.resolve(preset, given)
     SIZES[resolved.tokenizer.kind].check("tokenizer.vocab_size", resolved.tokenizer.vocab_size)
-    for own in [preset_of(text, published_preset) for text in found.further]:  # their settings are checked here, too
-        presets.resolve(own, _kept(given, own))
+    for of_published in [preset_of(text, published_preset) for text in parsed.further]:
+        presets.resolve(of_published, _kept(given, of_published))  # their settings are checked here, too
     parse_seeds(seeds)
-    return found, resolved
+    return parsed, resolved
 
 
 def _kept(overrides: Sequence[str], preset: str) -> list[str]:
-    """The overrides that hold for published models. Texts may be shorter than passages, which have positions enough."""
+    """The overrides that hold for published models; where texts are shorter than passages, with positions for these."""
     kept = [override for override in overrides if override.startswith(KEPT)]
     length = dict(override.split("=", 1) for override in kept).get("model.max_length", "")
-    passages = presets.resolve(preset).train.external_length
-    return [*kept, f"model.positions={passages}"] if length.isdecimal() and int(length) < passages else kept
+    of_passages = presets.resolve(preset).train.external_length
+    if length.isdecimal() and int(length) < of_passages:
+        kept.append(f"model.positions={of_passages}")
+    return kept
 
 
 def advised(task: str, preset: str, overrides: Sequence[str] = (), corpus: str = "") -> tuple[int, str, str, str, str]:
@@ -341,12 +341,11 @@ def arms_of(names: str, seeds: str, task: str, like: str) -> list[str]:
         return [str(Selection(TASK_ONLY, task, ""))]
     index = Artifact.open(like, "subset").input("hits").input("index")
     passages, vectors = index.input("corpus").details["passages"], bool(index.details.get("vectors"))
-    chance = {name: draws(name, passages, vectors=vectors) for name in parse_arms(names).scratch}
-    return [
-        str(Selection(name, task, like, seed))
-        for name in chance
-        for seed in (parse_seeds(seeds) if chance[name] else [0])
-    ]
+    selections = []
+    for name in parse_arms(names).scratch:
+        drawn = parse_seeds(seeds) if draws(name, passages, vectors=vectors) else [0]
+        selections += [str(Selection(name, task, like, seed)) for seed in drawn]
+    return selections
 
 
 def plan(
@@ -375,20 +374,20 @@ def plan(
         published: Places of published models, separated by commas.
         published_preset: Named settings of those, instead of their own.
     """
-    found, opened = parse_arms(arms, published), [Artifact.open(uri, "subset") for uri in subsets if uri]
-    subset_of = {(one.details["arm"], seed_of(one)): one.uri for one in opened}
+    parsed, opened = parse_arms(arms, published), [Artifact.open(uri, "subset") for uri in subsets if uri]
+    subset_of = {(subset.details["arm"], seed_of(subset)): subset.uri for subset in opened}
     subset_of |= {(text, 0): "" for text in (TASK_ONLY, "")}
     runs = []
     for seed in parse_seeds(seeds):
-        chosen = {text: subset_of.get((text, seed)) or subset_of[text, 0] for text in (*found.scratch, *found.further)}
-        runs += [PlannedRun(arm, seed, task, tokenizer, chosen[arm], preset, overrides) for arm in found.scratch]
-        for model in found.models:
-            for text in found.further:
-                own, stages = preset_of(text, published_preset), "12" if text else "2"
-                how = own, " ".join(_kept(overrides.split(), own)), stages
-                runs.append(PlannedRun(arm_of(model, text), seed, task, "", chosen[text], *how, model=model))
-    for model in found.models if found.embeddings else ():
-        runs.append(PlannedRun(arm_of(model, None), 0, task, "", "", "", "", stages="", model=model))
+        drawn = {text: subset_of.get((text, seed)) or subset_of[text, 0] for text in [*parsed.scratch, *parsed.further]}
+        runs += [PlannedRun(arm, seed, task, tokenizer, drawn[arm], preset, overrides) for arm in parsed.scratch]
+        for model, text in product(parsed.models, parsed.further):
+            arm, of_published = arm_of(model, text), preset_of(text, published_preset)
+            kept, stages = " ".join(_kept(overrides.split(), of_published)), "12" if text else "2"
+            runs.append(PlannedRun(arm, seed, task, "", drawn[text], of_published, kept, stages, model=model))
+    for model in parsed.models if parsed.embeddings else ():
+        arm = arm_of(model, None)
+        runs.append(PlannedRun(arm, 0, task, tokenizer="", subset="", preset="", overrides="", stages="", model=model))
     return [str(run) for run in runs]
 
 
@@ -397,15 +396,18 @@ def tokenize_runs(runs: Sequence[str], root: str | None) -> None:
 
     A published model without a tokenizer.json is left to its first run, as reading older files takes its library.
     """
-    found: dict[tuple[str, str], list[PlannedRun]] = {}
+    by_tokenizer: dict[tuple[str, str], list[PlannedRun]] = {}
     for run in map(PlannedRun.parse, runs):
         if run.stages:
-            found.setdefault((run.tokenizer, run.model), []).append(run)
-    for (shared, model), alike in found.items():
+            by_tokenizer.setdefault((run.tokenizer, run.model), []).append(run)
+    for (tokenizer, model), alike in by_tokenizer.items():
+        if model:
+            with model_folder(model, of_tokenizers=True) as folder:
+                if not (folder / "tokenizer.json").exists():
+                    continue
+                tokenizer = adopt_tokenizer(folder, root)
         texts = list(dict.fromkeys(uri for run in alike for uri in (run.task, run.subset) if uri))
-        with model_folder(model, of_tokenizers=True) if model else nullcontext(Path()) as folder:
-            if not model or (folder / "tokenizer.json").exists():
-                tokenize_all(texts, shared or adopt_tokenizer(folder, root), **alike[0].settings(), root=root)
+        tokenize_all(texts, tokenizer, **alike[0].settings(), root=root)
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -179,12 +179,11 @@ def check_pods(pods: Pods) -> None:
 def _expected(toleration: dict[str, Any]) -> str:
     """What Kubernetes expects of a toleration that it refuses; "" of any other."""
     key, operator, value, effect, seconds = (toleration.get(name, "") for name in _TOLERATION)
+    valid = isinstance(value, str) and re.fullmatch(f"({_QUALIFIED})?", str(key)) and re.fullmatch(f"({_WORD})?", value)
     rules = {
         f"an operator {' or '.join(_OPERATORS[1:])}": operator in _OPERATORS,
         f"an effect {', '.join(_EFFECTS[1:])}": effect in _EFFECTS,
-        "a key and a value that are text, as of a label": bool(
-            re.fullmatch(f"({_QUALIFIED})?", str(key)) and isinstance(value, str) and re.fullmatch(f"({_WORD})?", value)
-        ),
+        "a key and a value that are text, as of a label": valid,
         "no value where the operator is Exists": not (operator == "Exists" and value),
         "the operator Exists where there is no key": bool(key) or operator == "Exists",
         "the effect NoExecute beside tolerationSeconds": seconds == "" or effect == _EFFECTS[-1],
@@ -225,9 +224,9 @@ def check_quota(pods: Pods, api: Api) -> None:
         say(f"warning: quotas are not checked: {error}")
         return
     limits = {name: max(getattr(pods, name), least, key=_number) for name, least in DATA_LIMITS.items()}
-    for name, allowed, needed in [*_beyond_quota(quotas, pods, limits), *_beyond_range(ranges, limits)]:
+    for rule, allowed, needed in [*_beyond_quota(quotas, pods, limits), *_beyond_range(ranges, limits)]:
         raise InputError(
-            f"{name} of namespace {api.namespace} allows {allowed}, but one step of this run needs {needed} and would "
+            f"{rule} of namespace {api.namespace} allows {allowed}, but one step of this run needs {needed} and would "
             "wait for ever; ask for less (train_cpu, train_memory, train_gpus), or have it raised"
         )
     say(f"quotas of namespace {api.namespace}: every step fits")
@@ -247,12 +246,13 @@ def _beyond_quota(quotas: list[dict[str, Any]], pods: Pods, limits: dict[str, st
 
 def _beyond_range(ranges: list[dict[str, Any]], limits: dict[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield the same for each limit range with a maximum below a step's limit."""
-    for found in ranges:
-        for rule in found["spec"]["limits"]:
-            for resource, allowed in rule.get("max", {}).items():
-                if rule["type"] in ("Container", "Pod") and _number(allowed) < _number(limits.get(resource, "0")):
-                    said = f"at most {resource}={allowed} for a {rule['type'].lower()}"
-                    yield f"the limit range {found['metadata']['name']}", said, limits[resource]
+    for limit_range in ranges:
+        rules = [rule for rule in limit_range["spec"]["limits"] if rule["type"] in ("Container", "Pod")]
+        for rule in rules:
+            for resource, most in rule.get("max", {}).items():
+                if resource in limits and _number(most) < _number(limits[resource]):
+                    allowed = f"at most {resource}={most} for a {rule['type'].lower()}"
+                    yield f"the limit range {limit_range['metadata']['name']}", allowed, limits[resource]
 
 
 def _number(quantity: str) -> Decimal:

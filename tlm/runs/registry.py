@@ -83,12 +83,12 @@ class Registry:
             Interrupted: the registry failed, or did not answer, for some 15 seconds.
         """
         where = {"name": name, "parentResourceId": parent} if parent else {"name": name}
-        if found := self._call("GET", kind, absent=404, **where):
-            return found, False
-        if made := self._call("POST", to, absent=409, body={"name": name, **fields}):
-            return made, True
-        if found := self._call("GET", kind, absent=404, **where):  # somebody was faster, or the first answer was lost
-            return found, False
+        if entry := self._call("GET", kind, absent=404, **where):
+            return entry, False
+        if entry := self._call("POST", to, absent=409, body={"name": name, **fields}):
+            return entry, True
+        if entry := self._call("GET", kind, absent=404, **where):  # somebody was faster, or the first answer was lost
+            return entry, False
         raise Interrupted(f"the model registry at {self.address} has a {kind} '{name}', but does not show it; repeat")
 
     @cached_property
@@ -113,10 +113,10 @@ class Registry:
 
     def _checked(self, answer: BaseHTTPResponse, absent: int) -> Entry | None:
         where, status = f"the model registry at {self.address}", answer.status
-        found = None
+        entry = None
         with suppress(ValueError):
-            found = json.loads(answer.data)
-        said = f"{status} {found['message']}" if isinstance(found, dict) and "message" in found else f"{status}"
+            entry = json.loads(answer.data)
+        said = f"{status} {entry['message']}" if isinstance(entry, dict) and "message" in entry else f"{status}"
         if status in PASSING:
             raise Interrupted(f"{where} keeps failing ({said}); look at its log, then repeat")
         if status in (401, 403):
@@ -124,13 +124,13 @@ class Registry:
                 f"{where} refuses access ({said}); put a valid token into the file token of the folder {SECRET}, "
                 "on Kubernetes into the Secret tlm-model-registry"
             )
-        if not isinstance(found, dict):
+        if not isinstance(entry, dict):
             raise self._another(said)
         if status == absent:
             return None
         if status >= 300:
             raise InputError(f"{where} refused a call ({said}); fix that, then repeat")
-        return found
+        return entry
 
     def _another(self, said: str) -> InputError:
         return InputError(
@@ -209,14 +209,15 @@ def register(report: str, *, address: str, name: str = "", run: str = "", run_na
         Interrupted: the registry does not answer, or fails.
     """
     registry = Registry(address)
-    found = Artifact.open(report, "report")
-    scored, facts = recommended_by(found)
+    opened = Artifact.open(report, "report")
+    scored, facts = recommended_by(opened)
     best, model = facts["best"], model_of(scored)
     if model is None:
         raise InputError(f"{report}: '{best['name']}' is of imported predictions, so there is no model to register")
-    check_model_name(name := name or visible(scored.details["task"], 80))
+    name = name or visible(scored.details["task"], 80)
+    check_model_name(name)
     codes = ", ".join(dict.fromkeys(check["code"] for check in facts["checks"]))
-    about = {"description": facts["findings"][0], "customProperties": _about(found, best, codes, scored, model)}
+    about = {"description": facts["findings"][0], "customProperties": _about(opened, best, codes, scored, model)}
     files = _file_facts(model)
     if run:
         files |= {"modelSourceKind": "kfp", "modelSourceClass": "pipelinerun"}
@@ -236,12 +237,12 @@ def _about(report: Artifact, best: dict[str, Any], checks: str, scored: Artifact
         "tlm": model.manifest.tool, "provenance": f"tlm provenance {model.uri}",
     }  # fmt: skip
     types = {int: ("Int", "int_value", str), float: ("Double", "double_value", float)}
-    found = {}
+    properties = {}
     for name, value in values.items():
-        kind, field, plain = types.get(type(value), ("String", "string_value", str))
+        kind, field, written = types.get(type(value), ("String", "string_value", str))
         if value != "":
-            found[name] = {"metadataType": f"Metadata{kind}Value", field: plain(value)}
-    return found
+            properties[name] = {"metadataType": f"Metadata{kind}Value", field: written(value)}
+    return properties
 
 
 def _file_facts(model: Artifact) -> dict[str, str]:

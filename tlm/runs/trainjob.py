@@ -51,7 +51,8 @@ def train_on_nodes(run: PlannedRun, *, nodes: int = 2, pods: Pods = Pods(), root
     if not place.startswith("s3://"):
         raise InputError(f"root '{place}' is a folder of one node; give one on S3 (s3://bucket/prefix)")
     command = ["tlm", "train", run.task, "--tokenizer", run.tokenizer, "--preset", run.preset, "--seed", str(run.seed)]
-    command += [*(("--subset", run.subset) if run.subset else ()), *(("--start", run.start) if run.start else ())]
+    for option, uri in (("--subset", run.subset), ("--start", run.start)):
+        command += [option, uri] if uri else []
     command += [part for override in run.overrides.split() for part in ("--set", override)]
     command += ["--gpus", pods.gpus, "--root", place]
     api = Api.of_pod()
@@ -199,7 +200,7 @@ class _Follower:
             if self._input_refused():
                 raise self._failure("a restart of its pods would not help")
             nodes = job["spec"]["trainer"]["numNodes"]  # an adopted job may have other nodes than ours
-            waiting = _waiting(pods) or ("" if len(pods) >= nodes else f"{len(pods)} of {nodes} pods exist")
+            waiting = _waiting(pods, nodes)
             if waiting:
                 self._say_once(f"waiting: {waiting}")
                 if time.monotonic() > deadline:
@@ -251,10 +252,11 @@ class _Follower:
             text = self.api.text(f"{self.pods}/{pod}/log", container=NODE, timestamps="true", **query)
         except (Refused, Interrupted):  # no log yet, or no longer, or the node does not answer at the moment
             return []
-        new = [line.partition(" ") for line in text.splitlines() if line.partition(" ")[0] > last]
+        stamped = [line.partition(" ") for line in text.splitlines()]
+        new = [(stamp, line) for stamp, _, line in stamped if stamp > last]
         if new:
-            self.last_stamp[pod] = new[-1][0]
-        return [line for _, _, line in new]
+            self.last_stamp[pod], _ = new[-1]
+        return [line for _, line in new]
 
     def _input_refused(self) -> bool:
         return any(state["exitCode"] == InputError.exit_code for state in self.deaths.values())
@@ -297,8 +299,8 @@ def _code(state: dict[str, Any]) -> str:
     return f"{state['exitCode']} {state.get('reason', '')}".strip()
 
 
-def _waiting(pods: list[dict[str, Any]]) -> str:
-    """Say why a pod of the job does not run yet; empty if all run."""
+def _waiting(pods: list[dict[str, Any]], nodes: int) -> str:
+    """Say why a pod of the job does not run yet; empty if all run, one on each of so many nodes."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod["status"]
         if status.get("phase", "Pending") == "Pending":
@@ -307,4 +309,4 @@ def _waiting(pods: list[dict[str, Any]]) -> str:
             unmet = [each for each in status.get("conditions", []) if each["status"] == "False"]
             reasons += [each["message"] for each in unmet if each.get("message")]
             return f"{name}: {reasons[0]}" if reasons else f"{name} is pending"
-    return ""
+    return "" if len(pods) >= nodes else f"{len(pods)} of {nodes} pods exist"

@@ -81,10 +81,10 @@ def _message(error: ApiException) -> tuple[str, bool]:
     """Return the message of an answer, and whether the API wrote it: what stands before it answers without JSON."""
     try:
         body = json.loads(error.body)
-        public = [detail["message"] for detail in body.get("details") or [] if "message" in detail]
+        details = [detail["message"] for detail in body.get("details") or [] if "message" in detail]
     except (TypeError, ValueError, AttributeError):
         return str(error.reason), False
-    said = [*public, body.get("message") or body.get("error_message") or error.reason][0]
+    said = details[0] if details else body.get("message") or body.get("error_message") or error.reason
     return shorten(str(said), LONGEST).rstrip("."), True
 
 
@@ -166,12 +166,12 @@ class Api:
         self.token, self.call_timeout = Token(connection.token_file), connection.call_timeout
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about the age of the server
             # With a namespace the constructor does not call the server, which could hang.
-            token, authority = self.token if self.token.source else None, connection.ca_file
-            given = {"namespace": "unused", "credentials": token, "ssl_ca_cert": str(authority) if authority else None}
-            self.client = kfp.Client(self.url, **given)
+            token = self.token if self.token.source else None
+            authority = str(connection.ca_file) if connection.ca_file else None
+            self.client = kfp.Client(self.url, namespace="unused", credentials=token, ssl_ca_cert=authority)
         self.http = self.client.runs.api_client
-        own = {"retries": RETRIES, "ssl_context": trusting(connection.ca_file)}
-        self.http.rest_client.pool_manager.connection_pool_kw |= own
+        how = {"retries": RETRIES, "ssl_context": trusting(connection.ca_file)}
+        self.http.rest_client.pool_manager.connection_pool_kw |= how
         self.http.call_api = partial(self._call, self.http.call_api)
         self.namespace = ""
         if self.client.healthzs.healthz_service_get_healthz().multi_user:

@@ -94,10 +94,9 @@ def tasks_in(pipeline: "BaseComponent") -> Iterator[tuple[str, Any]]:
 
 # Parameters that are paths or URIs.
 _LOCATIONS = (
-    *("store_root", "corpus_paths", "task_path", "task_paths", "task_files", "task_unlabelled_path"),
-    *("run_published", "paper_models", "report_against", "compared_with"),
-    *("predict_model", "predict_source", "predict_to"),
-)
+    "store_root", "corpus_paths", "task_path", "task_paths", "task_files", "task_unlabelled_path", "run_published",
+    "paper_models", "report_against", "compared_with", "predict_model", "predict_source", "predict_to",
+)  # fmt: skip
 # Passwords in URLs, AWS access keys, tokens of the Hugging Face Hub; and variables whose values are secret.
 _SECRET = re.compile(r"://[^\s/]*:[^/]*@|://[^\s:/@]*:\S*@|\b(AKIA|ASIA)[A-Z0-9]{16}\b|\bhf_[A-Za-z0-9]{30,}")
 _SHORTEST_SECRET = 8  # characters; a test server's password is often a word, which parameters contain, too

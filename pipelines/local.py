@@ -93,18 +93,25 @@ class Transcript(io.TextIOBase):
         elif line.startswith("Traceback") or (self._traceback and not task):
             self._traceback.append(line)
         elif task:
-            if task["status"] == "FAILURE":  # perhaps by a terminal's signal, which our own handler must see first
-                time.sleep(1)
-            for held in self._traceback if not self.stopped else ():
-                say(f"    {held}")
-            self._traceback = []
-            if self.stopped and not task["status"]:
-                raise KeyboardInterrupt
-            self.went_on |= self.fault is not None and not task["status"]
-            if said := {None: f"▸ {task['name']}", "FAILURE": f"✗ {task['name']} failed"}.get(task["status"]):
-                say(said)
+            self._show_task(task["name"], task["status"])
         elif not _EXECUTOR.match(line) and not _NOISE.match(line):
             say(f"    {line}")
+
+    def _show_task(self, name: str, status: str | None) -> None:
+        """Show that a task begins (without a status) or has ended."""
+        if status == "FAILURE":  # perhaps by a terminal's signal, which our own handler must see first
+            time.sleep(1)
+        if not self.stopped:
+            for line in self._traceback:
+                say(f"    {line}")
+        self._traceback = []
+        if status is None:
+            if self.stopped:
+                raise KeyboardInterrupt
+            self.went_on |= self.fault is not None
+            say(f"▸ {name}")
+        elif status == "FAILURE":
+            say(f"✗ {name} failed")
 
 
 Runner = tuple[kfp_local.SubprocessRunner | DockerRunner, Callable[[], None]]  # and what ends its running steps
@@ -255,17 +262,20 @@ def run_pipeline(
     with running as (runner, end_steps):
         kfp_local.init(runner=runner, pipeline_root=str(outputs))
         made = _run_pipeline(pipeline, values, end_steps)
-    if name == "predict":
-        sys.stdout.write(f"{made}\n")
-        return
-    artifact = Artifact.open(made, "report")
+    if name != "predict":
+        _print_report(made)
+    sys.stdout.write(f"{made}\n")
+
+
+def _print_report(uri: str) -> None:
+    artifact = Artifact.open(uri, "report")
     headline, results, *others = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages
-    shown = [headline, results, *(one for one in others if one.startswith("Checks\n"))]
-    sys.stdout.write("\n" + "\n## ".join(shown) + "\n")
+    checks = [section for section in others if section.startswith("Checks\n")]
+    sys.stdout.write("\n" + "\n## ".join([headline, results, *checks]) + "\n")
     with suppress(InputError):  # a report on several tasks, or on imported predictions
-        sys.stdout.write(f"Model: {trained(made).uri}\n")
-    sys.stdout.write(f"Report: {artifact.path('report.html')}\n{made}\n")
+        sys.stdout.write(f"Model: {trained(uri).uri}\n")
+    sys.stdout.write(f"Report: {artifact.path('report.html')}\n")
 
 
 def _without_retries(pipeline: BaseComponent) -> BaseComponent:
@@ -280,15 +290,15 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any], end_steps: Ca
     """Return what the pipeline returns. Raises as `run_pipeline` does."""
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
-    file, report = OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log", ""
+    made, file = "", OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", encoding="utf-8", buffering=1) as log:
         transcript = Transcript(log)
         with redirect_stdout(transcript), suppress(RuntimeError), stoppable(transcript, end_steps):
-            report = str(pipeline(**values).output)
+            made = str(pipeline(**values).output)
     kind, sentence = transcript.fault or ("", "")
-    if kind or not report:  # if kfp.local cannot get a container's exit code, it takes it for a success
+    if kind or not made:  # if kfp.local cannot get a container's exit code, it takes it for a success
         sentence = sentence if transcript.went_on else "its error is shown above"
         failed = InputError if issubclass(getattr(errors, kind, Interrupted), InputError) else Interrupted
         raise failed(f"a step failed: {sentence} (all output is in {file}); {AGAIN}")
-    return report
+    return made

@@ -34,7 +34,11 @@ def pipeline(
             shown = f"{display_name} on {' and '.join(several)}" if several else display_name
             # no pipeline_config: KFP 2.16 does not know its fields, and then ignores limits and secrets, too
             made = dsl.pipeline(name=name + suffix, display_name=shown, description=_description(steps, about))(steps)
-            _request_gpus_by_step(made)
+            # a pod requests as many GPUs as its step is told to use; kfp cannot compile a field of a loop's item here
+            for executor in made.pipeline_spec.deployment_spec["executors"].values():
+                resources = executor["container"]["resources"]
+                if "accelerator" in resources:
+                    resources["accelerator"]["resourceCount"] = "{{$.inputs.parameters['gpus']}}"
             return made
 
         return build
@@ -47,14 +51,6 @@ def _description(steps: Callable[..., Any], about: str) -> str:
     summary = about or parse(steps.__doc__ or "").short_description or ""
     lines = [f"- `{parameter}`: {meaning}" for parameter, meaning in descriptions(steps).items()]
     return "\n".join([summary, "", "Parameters:", "", *lines])
-
-
-def _request_gpus_by_step(pipeline: Any) -> None:
-    """Let a pod request as many GPUs as its input `gpus` says: kfp cannot compile a field of a loop's item there."""
-    for executor in pipeline.pipeline_spec.deployment_spec["executors"].values():
-        resources = executor["container"]["resources"]
-        if "accelerator" in resources:
-            resources["accelerator"]["resourceCount"] = "{{$.inputs.parameters['gpus']}}"
 
 
 def load(preflight: Any, files: Corpus, task: Task, machines: Parallelism, root: Any) -> tuple[Any, Any]:

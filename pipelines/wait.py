@@ -87,16 +87,15 @@ def read_log(api: Api, run_id: str, failure: Failure) -> tuple[list[str], str]:
 
 def _last_attempts(nodes: dict[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
     """The pods that failed and were not tried again, in order of their start, and how often each had been."""
-    attempts: dict[str, tuple[list[str], bool]] = {}
+    retry_of: dict[str, dict[str, Any]] = {}  # the node that stands for all attempts of a pod, by each attempt
     for node in nodes.values():
         if node["type"] == "Retry":
-            children = node.get("children", [])
-            attempts |= dict.fromkeys(children, (children, node["phase"] == "Succeeded"))
+            retry_of |= dict.fromkeys(node.get("children", []), node)
     for identity, node in sorted(nodes.items(), key=lambda item: item[1].get("startedAt") or ""):
         if node["type"] == "Pod" and node["phase"] in ("Failed", "Error"):
-            siblings, cured = attempts.get(identity, ([identity], False))
-            if not cured and siblings[-1] == identity:
-                yield node, len(siblings) - 1
+            retry = retry_of.get(identity, {"children": [identity], "phase": "Failed"})
+            if retry["phase"] != "Succeeded" and retry["children"][-1] == identity:
+                yield node, len(retry["children"]) - 1
 
 
 def _failure(workflow: str, node: dict[str, Any], retried: int) -> Failure:
@@ -193,18 +192,18 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
 
 def _run_failure(api: Api, run: Any) -> str:
     """Return a sentence that says why a run failed, and show the end of the log of the step that failed first."""
-    at, reasons = "", [run.error.message if run.error else ""]
+    sentence, reasons = f"run {run.run_id} FAILED", [run.error.message if run.error else ""]
     if steps := failures(api, run.run_id):
         first = steps[0]
         lines, error = read_log(api, run.run_id, first)
         if lines:
             say("\n".join((f"the last lines of {first.name}:", *(f"    {line}" for line in lines))))
-        at = f" at {', '.join(step.name for step in steps)}"
+        sentence += f" at {', '.join(step.name for step in steps)}"
         tried = f"tried {first.retried + 1} times" if first.retried else ""
         reasons = [error or first.message, *reasons, tried]
-    said = "; ".join(filter(None, reasons))
-    where = api.link(f"runs/details/{run.run_id}")
-    return f"run {run.run_id} FAILED{at}{f': {said}' if said else ''}; see {where}"
+    if any(reasons):
+        sentence += f": {'; '.join(filter(None, reasons))}"
+    return f"{sentence}; see {api.link(f'runs/details/{run.run_id}')}"
 
 
 def _terminated(run: Any) -> bool:

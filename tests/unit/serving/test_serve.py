@@ -54,14 +54,15 @@ class Running:
         command = [sys.executable, "-m", "tlm.cli", "serve", uri, "--port", str(self.port), *options]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TLM_THREADS": "1"}
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-        for _ in range(600):
+        for _ in range(1800):
             try:
                 self.ask("/v2/health/ready")
                 return
             except OSError:
                 assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
                 time.sleep(0.1)
-        raise AssertionError("not ready after a minute")
+        self.process.kill()
+        raise AssertionError("not ready after three minutes")
 
     def ask(self, path: str, body: Any = None, raw: bytes | None = None) -> tuple[int, Any]:
         """The status and the JSON of an answer."""

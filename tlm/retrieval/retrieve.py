@@ -29,9 +29,7 @@ VERSION, FIRST = 2, 1  # plain BM25 and random draws are as the first version wr
 EXAMPLES, CLASSES = "examples", "classes"  # what has the same share of the hits
 DEEPER = 5  # times top_k: other arms search deeper, because export keeps as many passages as BM25's subset has
 
-
 HITS_IN_GROUP = 1 << 18
-
 HITS = pa.schema([("query", pa.int64()), ("doc", pa.int64()), ("rank", pa.int32()), ("score", pa.float32())])
 QUERIES = pa.schema([("query", pa.int64()), ("text", pa.string()), ("examples", pa.list_(pa.int64()))])
 DROPPED = pa.schema([("query", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
@@ -91,8 +89,11 @@ def retrieve(
         raise InputError(f"{task} is a regression, so no classes can share the hits; take share '{EXAMPLES}'")
     NOT_NEGATIVE.check("seed", seed)
     version = FIRST if arm == "random" or (arm, query) == ("bm25", "full") else VERSION
-    settings: dict[str, Any] = {"arm": arm} | ({"query": query, "top_k": top_k} if arm in WITH_QUERIES else {})
-    settings |= {"share": share} if share == CLASSES and arm in WITH_QUERIES else {}
+    settings: dict[str, Any] = {"arm": arm}
+    if arm in WITH_QUERIES:
+        settings |= {"query": query, "top_k": top_k}
+        if share == CLASSES:
+            settings["share"] = share
     inputs = {"index": source, "task": labelled}
     if arm != "bm25":
         inputs["like"] = Artifact.open(same_size_as, "subset")
@@ -133,36 +134,42 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
 
 
 def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
-    index, task, kind = recipe.inputs["index"], recipe.inputs["task"], recipe.settings["query"]
-    corpus, asking = index.input("corpus"), training_texts(task)
+    """Search with the task's texts and write the hits, at most `top_k` for each example, or by classes."""
+    settings, task, corpus = recipe.settings, recipe.inputs["task"], recipe.inputs["index"].input("corpus")
+    asking, kind = training_texts(task), settings["query"]
     if kind == "auto":
         kind = choose([text for _, text in asking])
         say(f"query: {'RAKE keywords' if kind == 'rake' else 'whole texts'}, as suits the training texts' length")
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     searched = [number for number in range(len(queries)) if number not in empty]
-    most = [top_k] * len(queries)
-    if "share" in recipe.settings:
-        labels = examples(task)["label"].to_pylist()
-        depth = shares({ordinal: labels[ordinal] for ordinal, _ in asking}, top_k)
-        most = [max(depth[ordinal] for ordinal in query.examples) for query in queries]
+    by_classes = "share" in settings
+    most = _most_by_classes(queries, task, top_k) if by_classes else [top_k] * len(queries)
     found = engine.search([queries[number].text for number in searched], max(most))
     answers = track(found, "searching", len(searched), "queries")
 
     def hits() -> Iterator[Found]:
         for number, (docs, scores) in zip(searched, answers, strict=True):
             if not len(docs):
-                dropped.append((number, "no hit", SELECTORS[recipe.settings["arm"]].nothing_found))
+                dropped.append((number, "no hit", SELECTORS[settings["arm"]].nothing_found))
             yield number, docs[: most[number]], scores[: most[number]]
 
     rows = write_hits(draft.folder / "hits.parquet", hits())
     write_queries(draft.folder, enumerate(queries), dropped)
     draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
     wanted = recipe.inputs["like"].details["passages"] if "like" in recipe.inputs else None
-    draft.details = {"arm": recipe.settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
-    draft.details |= {"share": CLASSES} if "share" in recipe.settings else {}
+    draft.details = {"arm": settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
+    if by_classes:
+        draft.details["share"] = CLASSES
     draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
     draft.counts |= Counter(reason for _, reason, _ in dropped)
+
+
+def _most_by_classes(queries: Sequence[Query], task: Artifact, top_k: int) -> list[int]:
+    """The most hits of each query, so that classes have the same share: the most of any example with this query."""
+    labels = examples(task)["label"].to_pylist()
+    most = shares({ordinal: labels[ordinal] for query in queries for ordinal in query.examples}, top_k)
+    return [max(most[ordinal] for ordinal in query.examples) for query in queries]
 
 
 def write_hits(path: Path, found: Iterable[Found]) -> int:
@@ -211,11 +218,12 @@ def shares(labels: Mapping[int, str | Sequence[str] | None], top_k: int) -> dict
         labels: The label of each example, by its number; or its labels, or None.
         top_k: Passages per example, if all classes were of one size.
     """
-    given = {row: [one] if isinstance(one, str) else one or [] for row, one in labels.items()}
-    sizes = Counter(chain.from_iterable(given.values()))
-    part, limit = top_k * sizes.total() / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
-    most = {label: min(limit, max(1, round(part / size))) for label, size in sizes.items()}
-    return {row: max((most[label] for label in own), default=top_k) for row, own in given.items()}
+    labels_of = {row: [given] if isinstance(given, str) else given or () for row, given in labels.items()}
+    sizes = Counter(chain.from_iterable(labels_of.values()))
+    hits_of_class = top_k * sizes.total() / max(1, len(sizes))
+    limit = min(DEEPER * top_k, MOST_HITS)
+    most = {label: min(limit, max(1, round(hits_of_class / size))) for label, size in sizes.items()}
+    return {row: max((most[label] for label in its_labels), default=top_k) for row, its_labels in labels_of.items()}
 
 
 def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Artifact, seed: int) -> None:
@@ -224,11 +232,13 @@ def _select(draft: Draft, arm: str, corpus: Artifact, task: Artifact, like: Arti
     enough = 2 * wanted + 1000
     if arm == "random":
         docs = np.random.default_rng(seed).permutation(corpus.details["passages"])[:enough]
-        return write_chosen(draft, arm, docs, np.zeros(len(docs), np.float32), wanted)
-    from tlm.retrieval.selectors import SCORERS
+        scores = np.zeros(len(docs), np.float32)
+    else:
+        from tlm.retrieval.selectors import SCORERS
 
-    asking = [text for _, text in training_texts(task)]
-    write_chosen(draft, arm, *best(SCORERS[arm](corpus, asking, seed), enough), wanted)
+        asking = [text for _, text in training_texts(task)]
+        docs, scores = best(SCORERS[arm](corpus, asking, seed), enough)
+    write_chosen(draft, arm, docs, scores, wanted)
 
 
 def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, NDArray[np.float32]]:
@@ -241,5 +251,8 @@ def training_texts(task: Artifact) -> list[tuple[int, str]]:
     """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
     table = examples(task)
     columns = [table[name].to_pylist() for name in ("split", "text", "text_pair")]
-    rows = [row for row in enumerate(zip(*columns, strict=True)) if row[1][0] in ("train", UNLABELLED)]
-    return [(ordinal, text if pair is None else f"{text} {pair}") for ordinal, (_, text, pair) in rows]
+    found = []
+    for ordinal, (split, text, pair) in enumerate(zip(*columns, strict=True)):
+        if split in ("train", UNLABELLED):
+            found.append((ordinal, text if pair is None else f"{text} {pair}"))
+    return found

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -184,15 +184,17 @@ def terms(texts: Sequence[str]) -> Terms:
     """Find the terms of all `texts`."""
     ascii_only = np.fromiter(map(str.isascii, texts), bool, len(texts))
     narrow, wide = np.flatnonzero(ascii_only), np.flatnonzero(~ascii_only)
-    found = [_find(*_bytes(_select(texts, narrow))), _find(*_utf16(_select(texts, wide)))]
-    odd = np.concatenate([rows[left] for rows, (_, _, left) in zip((narrow, wide), found, strict=True)])
-    by_grammar = [terms_of_text(text) for text in _select(texts, odd)]
-    words = [words for words, _, _ in found] + [pa.array([term for one in by_grammar for term in one], pa.string())]
-    counts = [*(count for _, count, _ in found), np.array([len(one) for one in by_grammar], np.int64)]
-    text_of = np.repeat(np.concatenate([narrow, wide, odd]), np.concatenate(counts))
-    found_terms = pa.concat_arrays(words).dictionary_encode()
-    in_order = found_terms.indices.take(pa.array(np.argsort(text_of, kind="stable"))).dictionary_encode()
-    distinct = found_terms.dictionary.take(in_order.dictionary).to_pylist()
+    narrow_words, narrow_counts, narrow_left = _find(*_bytes(_select(texts, narrow)))
+    wide_words, wide_counts, wide_left = _find(*_utf16(_select(texts, wide)))
+    left = np.concatenate([narrow[narrow_left], wide[wide_left]])
+    by_grammar = [terms_of_text(text) for text in _select(texts, left)]
+    left_words = pa.array(chain.from_iterable(by_grammar), pa.string())
+    left_counts = np.array([len(found) for found in by_grammar], np.int64)
+    counts = np.concatenate([narrow_counts, wide_counts, left_counts])
+    text_of = np.repeat(np.concatenate([narrow, wide, left]), counts)
+    words = pa.concat_arrays([narrow_words, wide_words, left_words]).dictionary_encode()
+    in_order = words.indices.take(pa.array(np.argsort(text_of, kind="stable"))).dictionary_encode()
+    distinct = words.dictionary.take(in_order.dictionary).to_pylist()
     return Terms(distinct, in_order.indices.to_numpy(), np.bincount(text_of, minlength=len(texts)))
 
 
@@ -238,20 +240,22 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
     """
     inside = (kinds & (LETTER | DIGIT | JOINER)) > 0
     between = np.flatnonzero((kinds >= BETWEEN_LETTERS) & (kinds < OTHER))
-    around = kinds[between - 1] & kinds[between + 1]
-    inside[between[((around << 3) & kinds[between] & BETWEEN) > 0]] = True
+    on_both_sides = kinds[between - 1] & kinds[between + 1]
+    joins = ((on_both_sides << 3) & kinds[between] & BETWEEN) > 0  # by 3 bits, LETTER becomes BETWEEN_LETTERS
+    inside[between[joins]] = True
     starts, stops = _edges(inside)
-    bare = [row for row in np.flatnonzero(kinds[starts] == JOINER) if not (kinds[starts[row] : stops[row]] & 3).any()]
     need_grammar = np.concatenate([np.flatnonzero(kinds == OTHER), starts[stops - starts > MAX_TOKEN_LENGTH]])
-    odd = np.unique(np.searchsorted(ends, need_grammar))
-    dropped = [(starts[row], stops[row]) for row in bare]
-    dropped += [(ends[text - 1] if text else 0, ends[text]) for text in odd]
+    left = np.unique(np.searchsorted(ends, need_grammar))
+    dropped = [(ends[text - 1] if text else 0, ends[text]) for text in left]
+    for row in np.flatnonzero(kinds[starts] == JOINER):
+        if not (kinds[starts[row] : stops[row]] & (LETTER | DIGIT)).any():  # underscores alone are no word
+            dropped.append((starts[row], stops[row]))
     for start, end in dropped:
         inside[start:end] = False
     if dropped:
         starts, stops = _edges(inside)
     counts = np.diff(np.searchsorted(starts, ends), prepend=0)
-    return _strings(units, inside, starts, stops), counts, odd
+    return _strings(units, inside, starts, stops), counts, left
 
 
 def _edges(inside: npt.NDArray[np.bool_]) -> tuple[Lengths, Lengths]:

@@ -56,13 +56,16 @@ def keywords(text: str) -> list[tuple[str, float]]:
     There are none if `text` has only stop words and punctuation.
     """
     candidates = _candidates(text)
-    frequency = Counter(word for _, words in candidates for word in words)
-    degree = Counter[str]()
-    for word, length in ((word, len(words)) for _, words in candidates for word in words):
-        degree[word] += length
-    scores = {each: sum_in_order(degree[word] / frequency[word] for word in words) for each, words in candidates}
-    best = sorted(scores, key=lambda candidate: -scores[candidate])[: max(1, len(frequency) // 3)]
-    return [(candidate, scores[candidate]) for candidate in best]
+    frequency, degree = Counter[str](), Counter[str]()
+    for _, words in candidates:
+        for word in words:
+            frequency[word] += 1
+            degree[word] += len(words)
+    scores = {}
+    for candidate, words in candidates:
+        scores[candidate] = sum_in_order(degree[word] / frequency[word] for word in words)
+    best = sorted(scores.items(), key=lambda scored: -scored[1])
+    return best[: max(1, len(frequency) // 3)]
 
 
 def _candidates(text: str) -> list[tuple[str, list[str]]]:
@@ -70,14 +73,14 @@ def _candidates(text: str) -> list[tuple[str, list[str]]]:
 
     Words of the text have a space between them where they stand apart.
     """
-    found = []
+    candidates = []
     for phrase in _BREAK.split(text.lower().replace("’", "'")):
         for is_stop_word, run in groupby(_WORD.findall(phrase), lambda pair: pair[1] in _stop_words()):
-            pairs = list(run)
             if not is_stop_word:
+                pairs = list(run)  # of what stands before a word, and the word
                 candidate = "".join(f" {word}" if gap else word for gap, word in pairs).lstrip()
-                found.append((candidate, [word for _, word in pairs]))
-    return found
+                candidates.append((candidate, [word for _, word in pairs]))
+    return candidates
 
 
 @lru_cache(maxsize=1)
@@ -133,7 +136,7 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
     Returns:
         The queries, and for each that was cut or has no terms: its number, "cut" or "empty", and what happened.
     """
-    sizes = [len(set(found)) for found in terms_of_each(query.text for query in queries)]
+    sizes = [len(set(terms)) for terms in terms_of_each(query.text for query in queries)]
     dropped = [(number, "empty", "it has no term") for number, size in enumerate(sizes) if size == 0]
     long = [number for number, size in enumerate(sizes) if size > MOST_TERMS]
     if long:
@@ -150,14 +153,15 @@ def fit(queries: list[Query], passages: Callable[[], Iterable[str]]) -> tuple[li
 def _idf(passages: Iterable[str], wanted: set[str]) -> dict[str, float]:
     """BM25's idf of those wanted terms that occur in any passage."""
     frequency, number = Counter[str](), 0
-    for found in terms_of_each(passages):
-        frequency.update(wanted.intersection(found))
+    for terms in terms_of_each(passages):
+        frequency.update(wanted.intersection(terms))
         number += 1
     return {term: log1p((number - df + 0.5) / (df + 0.5)) for term, df in frequency.items()}
 
 
 def _shorten(text: str, idf: Mapping[str, float]) -> str:
-    counts = Counter(found := terms_of_text(text))
+    terms = terms_of_text(text)
+    counts = Counter(terms)
     # Sorting is stable: of equally good terms the first are kept.
     kept = set(sorted(counts, key=lambda term: -counts[term] * idf.get(term, 0.0))[:MOST_TERMS])
-    return " ".join(term for term in found if term in kept)
+    return " ".join(term for term in terms if term in kept)

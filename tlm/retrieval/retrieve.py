@@ -143,8 +143,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     queries, dropped = fit(make_queries(asking, kind), lambda: texts(corpus))
     empty = {number for number, reason, _ in dropped if reason == "empty"}
     searched = [number for number in range(len(queries)) if number not in empty]
-    by_classes = "share" in settings
-    most = _most_by_classes(queries, task, top_k) if by_classes else [top_k] * len(queries)
+    most = _most_by_classes(queries, task, top_k) if "share" in settings else [top_k] * len(queries)
     found = engine.search([queries[number].text for number in searched], max(most))
     answers = track(found, "searching", len(searched), "queries")
 
@@ -159,7 +158,7 @@ def _search(draft: Draft, recipe: Recipe, engine: Engine, top_k: int) -> None:
     draft.rows = {"hits.parquet": rows, "queries.parquet": len(queries), "dropped.parquet": len(dropped)}
     wanted = recipe.inputs["like"].details["passages"] if "like" in recipe.inputs else None
     draft.details = {"arm": settings["arm"], "query": kind, "top_k": top_k, "like": wanted}
-    if by_classes:
+    if "share" in settings:
         draft.details["share"] = CLASSES
     draft.counts = {"examples": len(asking), "queries": len(queries), "hits": rows}
     draft.counts |= Counter(reason for _, reason, _ in dropped)
@@ -220,8 +219,7 @@ def shares(labels: Mapping[int, str | Sequence[str] | None], top_k: int) -> dict
     """
     labels_of = {row: [given] if isinstance(given, str) else given or () for row, given in labels.items()}
     sizes = Counter(chain.from_iterable(labels_of.values()))
-    hits_of_class = top_k * sizes.total() / max(1, len(sizes))
-    limit = min(DEEPER * top_k, MOST_HITS)
+    hits_of_class, limit = top_k * sizes.total() / max(1, len(sizes)), min(DEEPER * top_k, MOST_HITS)
     most = {label: min(limit, max(1, round(hits_of_class / size))) for label, size in sizes.items()}
     return {row: max((most[label] for label in its_labels), default=top_k) for row, its_labels in labels_of.items()}
 
@@ -251,8 +249,6 @@ def training_texts(task: Artifact) -> list[tuple[int, str]]:
     """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
     table = examples(task)
     columns = [table[name].to_pylist() for name in ("split", "text", "text_pair")]
-    found = []
-    for ordinal, (split, text, pair) in enumerate(zip(*columns, strict=True)):
-        if split in ("train", UNLABELLED):
-            found.append((ordinal, text if pair is None else f"{text} {pair}"))
-    return found
+    rows = enumerate(zip(*columns, strict=True))
+    joined = ((ordinal, split, text if pair is None else f"{text} {pair}") for ordinal, (split, text, pair) in rows)
+    return [(ordinal, text) for ordinal, split, text in joined if split in ("train", UNLABELLED)]

@@ -241,8 +241,8 @@ def _find(units: Units, kinds: Kinds, ends: Lengths) -> tuple[pa.Array, Lengths,
     inside = (kinds & (LETTER | DIGIT | JOINER)) > 0
     between = np.flatnonzero((kinds >= BETWEEN_LETTERS) & (kinds < OTHER))
     on_both_sides = kinds[between - 1] & kinds[between + 1]
-    joins = ((on_both_sides << 3) & kinds[between] & BETWEEN) > 0  # by 3 bits, LETTER becomes BETWEEN_LETTERS
-    inside[between[joins]] = True
+    # three bits up, LETTER is BETWEEN_LETTERS, and DIGIT is BETWEEN_DIGITS
+    inside[between[((on_both_sides << 3) & kinds[between] & BETWEEN) > 0]] = True
     starts, stops = _edges(inside)
     need_grammar = np.concatenate([np.flatnonzero(kinds == OTHER), starts[stops - starts > MAX_TOKEN_LENGTH]])
     left = np.unique(np.searchsorted(ends, need_grammar))

@@ -61,9 +61,7 @@ def keywords(text: str) -> list[tuple[str, float]]:
         for word in words:
             frequency[word] += 1
             degree[word] += len(words)
-    scores = {}
-    for candidate, words in candidates:
-        scores[candidate] = sum_in_order(degree[word] / frequency[word] for word in words)
+    scores = {phrase: sum_in_order(degree[word] / frequency[word] for word in words) for phrase, words in candidates}
     best = sorted(scores.items(), key=lambda scored: -scored[1])
     return best[: max(1, len(frequency) // 3)]
 

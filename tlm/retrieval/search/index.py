@@ -75,7 +75,9 @@ def build_index(
         return produce(recipe, root, _embed, source, details)
     if engine != "elasticsearch":
         assert_never(engine)
-    settings |= {"name": name or "corpus"} | ({"vectors": True} if vectors else {})
+    settings["name"] = name or "corpus"
+    if vectors:
+        settings["vectors"] = True
     recipe = Recipe("index", "index", WITH_VECTORS if vectors else VERSION, settings, {"corpus": source})
     return _index_in_elasticsearch(recipe, source, details, root)
 
@@ -130,10 +132,11 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
     with_vectors = "vectors" in recipe.settings
 
     def ensured(embed: StaticEmbedder | None) -> list[tuple[int, str]]:
+        """Make the index if it is not there. Returns the documents that the server refused."""
         if embed is not None:
             details["vectors"] = {"dimensions": len(embed.common)}
-        there = {**details, **_names(recipe.settings["name"], recipe.key)}
-        return ensure(there, identity(home(root, recipe.inputs.values())), partial(_fill, corpus, embed))
+        described = {**details, **_names(recipe.settings["name"], recipe.key)}
+        return ensure(described, identity(home(root, recipe.inputs.values())), partial(_fill, corpus, embed))
 
     def write(draft: Draft) -> None:
         embed = StaticEmbedder.learn(corpus, seed=0) if with_vectors else None
@@ -146,9 +149,9 @@ def _index_in_elasticsearch(recipe: Recipe, corpus: Artifact, details: dict[str,
         draft.details = {**details, "documents": documents}
         draft.counts = {"documents": documents, "rejected": len(rejected)}
 
-    found = finished(recipe, root)
+    was_there = finished(recipe, root)
     uri = produce(recipe, root, write)
-    if found:
+    if was_there:
         try:
             ensured(StaticEmbedder.read(Artifact.open(uri, "index").path(VECTORS)) if with_vectors else None)
         except (InputError, OSError) as error:
@@ -170,5 +173,5 @@ def _fill(corpus: Artifact, embed: Any, index: str) -> list[tuple[int, str]]:
 def _fill_shard(uri: str, embed: Any, index: str, rows: list[int], number: int) -> list[tuple[int, str]]:
     from tlm.retrieval.search import elastic_build
 
-    found = (text for batch in shard_passages(uri, number, ["text"]) for text in batch.column("text").to_pylist())
-    return elastic_build.fill(index, found, rows[number], sum(rows[:number]), embed)
+    passages = (text for batch in shard_passages(uri, number, ["text"]) for text in batch.column("text").to_pylist())
+    return elastic_build.fill(index, passages, rows[number], sum(rows[:number]), embed)

@@ -52,7 +52,7 @@ class Elastic:
         return [_hits(answer.get("hits", {}).get("hits", ())) for answer in answers]
 
     def _requests(self, queries: Sequence[str], top_k: int) -> list[dict[str, Any]]:
-        return [request({"bool": {"should": _clauses(found)}}, top_k) for found in terms(queries).by_text()]
+        return [request({"bool": {"should": _clauses(words)}}, top_k) for words in terms(queries).by_text()]
 
     def _answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Ask for one complete answer to each request. A busy server is asked again."""
@@ -192,7 +192,7 @@ class ElasticVectors(Elastic):
         vectors = self.embed(queries)
         candidates = min(max(2 * top_k, LEAST_CANDIDATES), MOST_CANDIDATES)
         nearest = {"field": "vector", "k": top_k, "num_candidates": candidates, "rescore_vector": {"oversample": 2.0}}
-        return [
-            request({"knn": {**nearest, "query_vector": one.tolist()}} if one.any() else {"match_none": {}}, top_k)
-            for one in vectors
-        ]
+        searches: list[dict[str, Any]] = [{"match_none": {}} for _ in queries]
+        for row in np.flatnonzero(vectors.any(axis=1)):
+            searches[row] = {"knn": {**nearest, "query_vector": vectors[row].tolist()}}
+        return [request(search, top_k) for search in searches]

@@ -116,15 +116,16 @@ def idle_nodes(client: Elasticsearch, index: str) -> list[str]:
 
 def with_idle_nodes(client: Elasticsearch) -> dict[str, list[str]]:
     """List our indices that were made for fewer data nodes than there are, with the nodes that do not search them."""
-    nodes, wanted = data_nodes(client), "*.settings.index.number_of_shards,*.mappings._meta.tlm.documents"
-    made: dict[str, Any] = patiently(client.indices.get, index=OURS, filter_path=wanted).body if nodes > 1 else {}
-    found = {}
-    for index, facts in made.items():
+    nodes = data_nodes(client)
+    if nodes <= 1:
+        return {}
+    wanted = "*.settings.index.number_of_shards,*.mappings._meta.tlm.documents"
+    idle = {}
+    for index, facts in patiently(client.indices.get, index=OURS, filter_path=wanted).items():
         documents = facts.get("mappings", {}).get("_meta", {}).get("tlm", {}).get("documents", 0)
-        fewer = shards(documents, nodes) > int(facts["settings"]["index"]["number_of_shards"])
-        if fewer and (idle := idle_nodes(client, index)):
-            found[index] = idle
-    return found
+        if shards(documents, nodes) > int(facts["settings"]["index"]["number_of_shards"]):
+            idle[index] = idle_nodes(client, index)
+    return {index: names for index, names in idle.items() if names}
 
 
 def _create(client: Elasticsearch, details: Mapping[str, Any]) -> None:

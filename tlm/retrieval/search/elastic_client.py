@@ -131,10 +131,8 @@ def check_privileges(client: Elasticsearch, indices: str, privileges: Sequence[s
     if answer.meta.status in NO_SECURITY:
         return
     if lacking := [name for name in privileges if not answer["index"][indices][name]]:
-        names = ", ".join(lacking)
-        raise InputError(
-            f"the API key lacks {names} on the indices '{indices}'; create one with {roles} (k8s/elasticsearch)"
-        )
+        lack = f"the API key lacks {', '.join(lacking)} on the indices '{indices}'"
+        raise InputError(f"{lack}; create one with {roles} (k8s/elasticsearch)")
 
 
 def patiently(call: Callable[..., T], *arguments: Any, **options: Any) -> T:
@@ -235,11 +233,12 @@ def _cure(otherwise: str, name: str) -> str:
 
 def _file(variable: str, name: str) -> Path | None:
     """Return the file that `variable` names, or else the file `name` of the mounted secret, or None."""
-    given = os.environ.get(variable)
-    if given and not Path(given).is_file():
-        raise InputError(f"{variable} is '{given}'; there is no such file")
-    mounted = Path(os.environ.get(SECRET, ""), name)
-    return Path(given) if given else mounted if os.environ.get(SECRET) and mounted.is_file() else None
+    given, folder = os.environ.get(variable), os.environ.get(SECRET)
+    if given:
+        if not Path(given).is_file():
+            raise InputError(f"{variable} is '{given}'; there is no such file")
+        return Path(given)
+    return Path(folder, name) if folder and Path(folder, name).is_file() else None
 
 
 def _key(file: Path) -> str:

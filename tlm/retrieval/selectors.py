@@ -227,14 +227,15 @@ class Best:
         _, least = unpacked(self.hits[rows, 0])
         query, place = np.nonzero(scores > least[:, None])
         if len(query):
-            some, count = np.unique(query, return_counts=True)
-            row, rank = np.repeat(np.arange(len(some)), count), np.arange(len(query))
-            hits = np.full((len(some), count.max()), NO_HIT)
-            hits[row, rank - np.repeat(np.cumsum(count) - count, count)] = packed(scores[query, place], docs[place])
-            self._keep(rows.start + some, hits)
+            queries, count = np.unique(query, return_counts=True)
+            row = np.repeat(np.arange(len(queries)), count)
+            column = np.arange(len(query)) - np.repeat(np.cumsum(count) - count, count)  # counts from 0 in each row
+            hits = np.full((len(queries), count.max()), NO_HIT)
+            hits[row, column] = packed(scores[query, place], docs[place])
+            self._keep(rows.start + queries, hits)
 
     def portions(self, more: int) -> Iterator[slice]:
-        """Cut the queries into portions that bound the memory while `more` hits or scores of each come to its own."""
+        """Cut the queries into portions that fit in memory with their hits and `more` hits or scores of each."""
         size = max(1, MOST_AT_ONCE // max(1, self.top_k + more))
         for start in range(0, len(self.hits), size):
             yield slice(start, min(start + size, len(self.hits)))
@@ -280,8 +281,8 @@ def _hits_of_shard(uri: str, embed: Embed, queries: NDArray[np.float32], top_k: 
             for start in range(0, batch.num_rows, BLOCK):
                 block = batch.slice(start, BLOCK)
                 vectors = embed(block.column("text").to_pylist())
-                found = vectors.any(axis=1)
-                docs, across = block.column("doc").to_numpy()[found], vectors[found].T.astype(np.float64)
+                has_vector = vectors.any(axis=1)
+                docs, columns = block.column("doc").to_numpy()[has_vector], vectors[has_vector].T.astype(np.float64)
                 for rows in best.portions(len(docs)):
-                    best.add_scores(rows, docs, (queries[rows] @ across).astype(np.float32))
+                    best.add_scores(rows, docs, (queries[rows] @ columns).astype(np.float32))
     return best.hits

@@ -109,25 +109,26 @@ def _candidates(passages: TokenLists, threshold: Fraction) -> tuple[Ints, Ints, 
     """
     chunks = np.split(np.arange(len(passages)), range(PASSAGES_AT_ONCE, len(passages), PASSAGES_AT_ONCE))
     repeated = _repeated(passages, chunks)
-    rows, hashes, owners, singles = [], [], [], []
+    rows, singles, shared_hashes, owners = [], [], [], []
     for chunk in chunks:
-        every, of = shingles(passages.select(chunk), SHINGLE)
-        shared = np.zeros(len(every), bool)
-        shared[repeated.find(every)[0]] = True
-        common = np.bincount(of[shared], minlength=len(chunk))  # repeats within a passage count, too: an upper bound
-        single = np.bincount(of[~shared], minlength=len(chunk))
-        possible = common * threshold.denominator >= (common + single) * threshold.numerator
-        wanted = shared & possible[of]
-        some, of_some = distinct(every[wanted], of[wanted])
+        hashes, owner = shingles(passages.select(chunk), SHINGLE)
+        is_shared = np.zeros(len(hashes), bool)
+        is_shared[repeated.find(hashes)[0]] = True
+        # repeats within a passage count as shared, too: an upper bound
+        shared = np.bincount(owner[is_shared], minlength=len(chunk))
+        single = np.bincount(owner[~is_shared], minlength=len(chunk))
+        possible = shared * threshold.denominator >= (shared + single) * threshold.numerator
         rows.append(chunk[possible])
         singles.append(single[possible])
-        hashes.append(some)
-        owners.append(chunk[of_some])
-    found, numbers, order = np.concatenate(rows), _by_rarity(np.concatenate(hashes)), np.concatenate(owners)
-    shared = numbers[np.lexsort((numbers, order))]
-    ends = np.cumsum(np.bincount(order, minlength=len(passages)))[found].tolist()
-    sets = (shared[start:end].tolist() for start, end in pairwise([0, *ends]))
-    return found, np.concatenate(singles), sets
+        wanted = is_shared & possible[owner]
+        chunk_hashes, chunk_owner = distinct(hashes[wanted], owner[wanted])
+        shared_hashes.append(chunk_hashes)
+        owners.append(chunk[chunk_owner])
+    candidates, owner, numbers = np.concatenate(rows), np.concatenate(owners), _by_rarity(np.concatenate(shared_hashes))
+    in_order = numbers[np.lexsort((numbers, owner))]  # by passage, then by rarity
+    ends = np.cumsum(np.bincount(owner, minlength=len(passages)))[candidates].tolist()
+    sets = (in_order[start:end].tolist() for start, end in pairwise([0, *ends]))
+    return candidates, np.concatenate(singles), sets
 
 
 def _repeated(passages: TokenLists, chunks: list[Ints]) -> HashSet:

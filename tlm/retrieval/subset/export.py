@@ -73,13 +73,12 @@ def _write(draft: Draft, filters: Filters, hits: Artifact, corpus: Artifact, tas
     with TemporaryDirectory(prefix="texts-", dir=draft.folder) as name:
         texts = Path(name)
         ranked = track(read_hits(path, "doc", "rank", "score"), "grouping hits", unit="portions")
-        candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), *by_document(ranked))
+        docs, ranks, scores = by_document(ranked)
+        candidates = Candidates(hits.uri, lambda: collected(sorted(texts.iterdir())), docs, ranks, scores)
         if not len(candidates):
-            raise NothingLeft(
-                f"{hits.uri} holds no hit: no passage has a word of the queries; use a corpus in the language of the "
-                "task, another query, or no arm that retrieves"
-            )
-        collect(corpus, candidates.docs, texts)
+            advice = "use a corpus in the language of the task, another query, or no arm that retrieves"
+            raise NothingLeft(f"{hits.uri} holds no hit: no passage has a word of the queries; {advice}")
+        collect(corpus, docs, texts)
         like = hits.details.get("like")
         verdicts = judge.judge(candidates, filters, {"": task} if task else {}, like=like)
         kept = verdicts.rows()
@@ -241,8 +240,9 @@ def _write_imported(
         paths = [folder / name for name in stage(folder, rows, STAGED)]
         rejects.check()
         numbers = pa.concat_tables(pq.read_table(path, columns=["doc", "rank"]) for path in paths)
-        best = numbers["doc"].to_numpy(), numbers["rank"].to_numpy(), np.full(len(numbers), judge.NO_SCORE, np.float32)
-        candidates = Candidates(files[0].where, lambda: collected(paths), *best)
+        docs, ranks = numbers["doc"].to_numpy(), numbers["rank"].to_numpy()
+        no_scores = np.full(len(numbers), judge.NO_SCORE, np.float32)
+        candidates = Candidates(files[0].where, lambda: collected(paths), docs, ranks, no_scores)
         verdicts = judge.judge(candidates, filters, {"": task} if task else {}, repeats=repeats_in(folder))
         no_queries = pa.array([[]] * len(verdicts.rows()), pa.list_(pa.int64()))
         draft.details = {"arm": "bm25", "provenance": "imported"}
@@ -296,10 +296,11 @@ class Selection(NamedTuple):
         """
         if self.name in ("bm25", TASK_ONLY):
             return self.like if self.name == "bm25" else ""
-        found = Artifact.open(self.like, "subset").input("hits")
+        of_bm25 = Artifact.open(self.like, "subset").input("hits")
         asked: dict[str, Any] = {"arm": self.name, "same_size_as": self.like, "seed": self.seed}
-        asked |= {name: found.details[name] for name in ("query", "top_k", "share") if name in found.details}
-        return export(retrieve(found.input("index").uri, self.task, **asked, root=root), filters=filters, root=root)
+        asked |= {name: of_bm25.details[name] for name in ("query", "top_k", "share") if name in of_bm25.details}
+        hits = retrieve(of_bm25.input("index").uri, self.task, **asked, root=root)
+        return export(hits, filters=filters, root=root)
 
 
 def seed_of(subset: Artifact) -> int:

@@ -148,8 +148,10 @@ def _remove_short_and_overlapping(
         vocabulary.close()
     ids, lengths, start = array("i"), [np.zeros(0, np.int64)], 0
     texts = (text for portion in verdicts.candidates.texts() for text in portion.to_pylist())
-    while len((both := vocabulary.encode_both(islice(texts, AT_ONCE)))[0]):
-        words, as_compared = both
+    while True:
+        words, as_compared = vocabulary.encode_both(islice(texts, AT_ONCE))
+        if not len(words):
+            break
         rows = start + np.flatnonzero(verdicts.reason[start : start + len(words)] == KEPT)
         short = rows[words.lengths[rows - start] < filters.min_words]
         verdicts.remove(short, TOO_SHORT, (f"{count} words" for count in words.lengths[short - start]))

@@ -122,6 +122,7 @@ def _read(path: Path) -> list[Result]:
         try:
             values = json.loads(line)
             found.append(Result(f"{path}:{number}", values))
+            # what is missing is an error here
             _ = (found[-1].key, found[-1].seed, values["cell"]["table"], values["scores"], values["metric"])
             if line != canonical_json(values):
                 raise ValueError("not in canonical JSON")
@@ -156,23 +157,40 @@ def fault(result: Result, root: str | None = None) -> str:
     table = values["cell"]["table"]
     if Path(result.place.rpartition(":")[0]).stem != table:
         return f"{result.place} is a result of table {table}; move it to {table}.jsonl"
-    if table in curves():
-        if result.key != key_of(*(values["cell"][name] for name in ("table", "column", "row", "at"))):
-            return f"{result.place} has another key than its place on the curve; keep the run again"
-    elif values["arm"] != BASELINE:
-        scale, column = values["cell"]["scale"], values["cell"]["column"]
-        known = cells(table, scale, [task_of(column)]) if table in all_tables() and scale in scales() else []
-        cell = next((cell for cell in known if cell.key == result.key), None)
-        if cell is None:
-            return f"{result.place} belongs to no cell of table {table} any more; run it again"
-        if different := differences(values["settings"], cell.settings()):
-            return f"{result.place} was made with {', '.join(different[:3])}; run it again"
-    if root is not None:
-        for name, content in values["made_from"].items():
-            with suppress(InputError):  # not metrics, or they were deleted, or made elsewhere
-                run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
-                if run.content != content:
-                    return f"{result.place} was made from other metrics than {run.uri}; keep it again"
+    if wrong := _wrong_on_curve(result) if table in curves() else _wrong_in_table(result):
+        return wrong
+    return _other_metrics(result, root) if root is not None else ""
+
+
+def _wrong_on_curve(result: Result) -> str:
+    """What is wrong with the place of a result on a curve; "" if nothing is."""
+    cell = result.values["cell"]
+    if result.key == key_of(cell["table"], cell["column"], cell["row"], cell["at"]):
+        return ""
+    return f"{result.place} has another key than its place on the curve; keep the run again"
+
+
+def _wrong_in_table(result: Result) -> str:
+    """What is wrong with the cell of a result in a table; "" if nothing is. The baseline has no cell."""
+    if result.values["arm"] == BASELINE:
+        return ""
+    table, scale, column = (result.values["cell"][name] for name in ("table", "scale", "column"))
+    known = cells(table, scale, [task_of(column)]) if table in all_tables() and scale in scales() else []
+    cell = next((cell for cell in known if cell.key == result.key), None)
+    if cell is None:
+        return f"{result.place} belongs to no cell of table {table} any more; run it again"
+    if different := differences(result.values["settings"], cell.settings()):
+        return f"{result.place} was made with {', '.join(different[:3])}; run it again"
+    return ""
+
+
+def _other_metrics(result: Result, root: str) -> str:
+    """Say so if metrics of the result are still in the store `root` and differ from those it was made from."""
+    for name, content in result.values["made_from"].items():
+        with suppress(InputError):  # not metrics, or they were deleted, or made elsewhere
+            run = Artifact.open(f"{root.rstrip('/')}/{name}", "metrics")
+            if run.content != content:
+                return f"{result.place} was made from other metrics than {run.uri}; keep it again"
     return ""
 
 
@@ -227,11 +245,14 @@ def _arm(runs: tuple[Result, ...], split: str, metric: str, without_copies: bool
 
 def _draws(runs: Sequence[Result]) -> tuple[int, ...]:
     """The draw of text that each run learned from, by number; () if none was drawn. Kept corpora are large ones."""
-    if not any(draws(text) for text in ReportRow.of(runs[0].values["arm"], "").text.split(PARTS)):
+    text = ReportRow.of(runs[0].values["arm"], "").text
+    if not any(draws(part) for part in text.split(PARTS)):
         return ()
-    made_from = [run.values["made_from"].items() for run in runs]
-    subsets = [{content for name, content in one if name.startswith("subset/")} for one in made_from]
-    return tuple(subsets.index(one) for one in subsets)
+    subsets = []
+    for run in runs:
+        made_from = run.values["made_from"].items()
+        subsets.append({content for name, content in made_from if name.startswith("subset/")})
+    return tuple(subsets.index(subset) for subset in subsets)
 
 
 def summed(runs: Sequence[Result], split: str, metric: str = "", *, without_copies: bool = False) -> dict[str, Any]:
@@ -240,17 +261,22 @@ def summed(runs: Sequence[Result], split: str, metric: str = "", *, without_copi
     Without copies, there are no scores if a run was kept without its predictions.
     """
     arm = arm_of(runs, split, metric, without_copies=without_copies)
-    found: dict[str, Any] = {**spread(() if without_copies else (run.score(split, metric) for run in runs))}
+    kept = [] if without_copies else [run.score(split, metric) for run in runs]
+    result: dict[str, Any] = {**spread(kept)}
     if arm is not None:
-        whole = in_hundredths(with_interval(arm))
-        found |= whole if without_copies else {end: whole[end] for end in ("low", "high")}
-    return found | {"seeds_only": bool(runs) and arm is None}
+        of_arm = in_hundredths(with_interval(arm))
+        if without_copies:
+            result |= of_arm
+        else:  # the scores are those that were kept
+            result |= {end: of_arm[end] for end in ("low", "high")}
+    return result | {"seeds_only": bool(runs) and arm is None}
 
 
-def in_hundredths(found: Mapping[str, Any]) -> dict[str, Any]:
+def in_hundredths(scores: Mapping[str, Any]) -> dict[str, Any]:
     """A `spread` of scores in hundredths."""
-    ends = {name: found[name] and 100 * found[name] for name in ("mean", "std", "low", "high")}
-    return {"values": [100 * value for value in found["values"]], **ends}
+    numbers = {name: scores[name] for name in ("mean", "std", "low", "high")}
+    in_100ths = {name: None if value is None else 100 * value for name, value in numbers.items()}
+    return {"values": [100 * value for value in scores["values"]], **in_100ths}
 
 
 def copies_in(runs: Sequence[Result], split: str) -> bool:
@@ -261,10 +287,12 @@ def copies_in(runs: Sequence[Result], split: str) -> bool:
 
 def copies_of(runs: Sequence[Result], split: str) -> tuple[int, int]:
     """The number of examples of a split whose text is also in train, and of all; 0 of 0 without predictions."""
-    found = [
-        flags for run in runs if (flags := run.values.get("examples", {}).get(split, {}).get("copied", "").split())
-    ]
-    return max(((flags.count("1"), len(flags)) for flags in found), default=(0, 0))
+    most = (0, 0)
+    for run in runs:
+        examples = run.values.get("examples", {}).get(split, {})
+        flags = examples.get("copied", "").split()
+        most = max(most, (flags.count("1"), len(flags)))
+    return most
 
 
 def _scored(run: Result, split: str, metric: str, without_copies: bool) -> Predictions:

@@ -1,7 +1,7 @@
 """The tables for people: what the paper prints, our results, and the verdicts."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import hypot
 from typing import Any, NamedTuple
@@ -83,7 +83,9 @@ def _verdict(cell: Cell, mean: float | None, tolerance: float) -> str:
     published, deviation = cell.published
     allowed = max(deviation or cell.tolerance, tolerance)
     distance = round(abs(mean - published), 9)  # both have two decimals: 0.15 is not more than 0.15
-    return OK if distance <= allowed else NEAR if distance <= NEAR_TIMES * allowed else MISS
+    if distance <= allowed:
+        return OK
+    return NEAR if distance <= NEAR_TIMES * allowed else MISS
 
 
 def comparisons(found: Sequence[Outcome]) -> list[Comparison]:
@@ -94,14 +96,26 @@ def comparisons(found: Sequence[Outcome]) -> list[Comparison]:
         for other in found
         if chosen.cell.chosen and not other.cell.chosen and other.cell.column == chosen.cell.column
     ]
-    published = [(a.cell.row, b.cell.row, _published_claim(a.cell, b.cell)) for a, b in pairs]
-    claims: list[int] = []
-    for chosen, other, claim in published:
-        shared = {one for *rows, one in published if rows == [chosen, other]} - {None}
-        (agreed,) = shared if len(shared) == 1 else {0}
-        claims.append(claim if claim is not None else agreed or 0)
-    judged = sum(bool(claim and a.arm and b.arm) for (a, b), claim in zip(pairs, claims, strict=True))
-    return [_compared_cell(*pair, claim, max(1, judged)) for pair, claim in zip(pairs, claims, strict=True)]
+    claimed = [*zip(pairs, _claims([(chosen.cell, other.cell) for chosen, other in pairs]), strict=True)]
+    judged = sum(bool(claim and chosen.arm and other.arm) for (chosen, other), claim in claimed)
+    return [_compared_cell(chosen, other, claim, max(1, judged)) for (chosen, other), claim in claimed]
+
+
+def _claims(pairs: Sequence[tuple[Cell, Cell]]) -> list[int]:
+    """The paper's claim on each pair; on a task that it does not have, the claim that all its tasks share, else 0."""
+    published = [_published_claim(chosen, other) for chosen, other in pairs]
+    of_rows: dict[tuple[str, str], set[int]] = {}
+    for (chosen, other), claim in zip(pairs, published, strict=True):
+        if claim is not None:
+            of_rows.setdefault((chosen.row, other.row), set()).add(claim)
+    claims = []
+    for (chosen, other), claim in zip(pairs, published, strict=True):
+        shared = of_rows.get((chosen.row, other.row), set())
+        if claim is not None:
+            claims.append(claim)
+        else:
+            claims.append(next(iter(shared)) if len(shared) == 1 else 0)
+    return claims
 
 
 def _published_claim(chosen: Cell, other: Cell) -> int | None:
@@ -109,27 +123,35 @@ def _published_claim(chosen: Cell, other: Cell) -> int | None:
         return None
     ahead = chosen.published[0] - other.published[0]
     noise = hypot(chosen.published[1] or 0.0, other.published[1] or 0.0) or chosen.tolerance
-    return 0 if abs(ahead) <= noise else 1 if ahead > 0 else -1
+    if abs(ahead) <= noise:
+        return 0
+    return 1 if ahead > 0 else -1
 
 
 def _compared_cell(chosen: Outcome, other: Outcome, claim: int, judged: int) -> Comparison:
     """Compare two rows; `judged` is the number of comparisons in the table that can be decided."""
     ours, theirs = chosen.cell.published, other.cell.published
     paper = ours[0] - theirs[0] if ours and theirs else None
-    mean = low = high = None
+    rows = chosen.cell.row, other.cell.row
+    result = Comparison(chosen.cell.column, *rows, claim, paper, mean=None, low=None, high=None, verdict=NOT_RUN)
     if chosen.scores["mean"] is None or other.scores["mean"] is None:
-        verdict = NOT_RUN
-    else:
-        mean = chosen.scores["mean"] - other.scores["mean"]
-        verdict = SEEDS_ONLY if claim else NO_CLAIM
-        if chosen.arm and other.arm and chosen.arm.splits[0].same_examples(other.arm.splits[0]):
-            found = difference(chosen.arm, other.arm, judged)
-            if found.low is None or found.high is None:
-                verdict = OPEN if claim else NO_CLAIM
-            else:
-                low, high = 100 * found.low, 100 * found.high
-                verdict = {claim: SHOWN, -claim: REVERSED}.get(found.sign, NOT_SHOWN) if claim else NO_CLAIM
-    return Comparison(chosen.cell.column, chosen.cell.row, other.cell.row, claim, paper, mean, low, high, verdict)
+        return result
+    result = result._replace(mean=chosen.scores["mean"] - other.scores["mean"])
+    if not (chosen.arm and other.arm and chosen.arm.splits[0].same_examples(other.arm.splits[0])):
+        return result._replace(verdict=SEEDS_ONLY if claim else NO_CLAIM)
+    found = difference(chosen.arm, other.arm, judged)
+    if found.low is None or found.high is None:
+        return result._replace(verdict=OPEN if claim else NO_CLAIM)
+    return result._replace(low=100 * found.low, high=100 * found.high, verdict=_decided(claim, found.sign))
+
+
+def _decided(claim: int, sign: int) -> str:
+    """The verdict on a claim where the interval has this sign; 0 if it includes 0."""
+    if not claim:
+        return NO_CLAIM
+    if sign == claim:
+        return SHOWN
+    return REVERSED if sign == -claim else NOT_SHOWN
 
 
 def tally(verdicts: Sequence[str]) -> str:
@@ -231,19 +253,27 @@ def report(results: ByKey, tables: Sequence[str], scales: Sequence[str], toleran
             blocks += [block for scale in scales for block in arms_blocks(table, scale, results)]
             continue
         found = {scale: outcomes_at(table, scale, results, tolerance) for scale in scales}
-        at_paper = [one for scale in scales if scale in PAPER for one in found[scale]]
-        small = {scale: comparisons(found[scale]) for scale in scales if scale not in PAPER}
-        run = {scale: [one.verdict for one in those if one.verdict != NOT_RUN] for scale, those in small.items()}
-        ours = [f"{scale}: {tally(verdicts)}" for scale, verdicts in run.items() if verdicts]
-        theirs = tally([one.verdict for one in at_paper])
-        overview.append((table, expected()[table]["title"], theirs or "–", "; ".join(ours) or "–"))
+        at_paper = [outcome for scale in scales if scale in PAPER for outcome in found[scale]]
+        theirs, ours = tally([outcome.verdict for outcome in at_paper]), _orders_at_our_scales(found)
+        overview.append((table, expected()[table]["title"], theirs or "–", ours or "–"))
         for scale, here in found.items():
-            if here and (len(tables) == 1 or any(one.scores["values"] for one in here)):
+            if here and (len(tables) == 1 or any(outcome.scores["values"] for outcome in here)):
                 blocks.append(_block(table, scale, here, results))
-        for key in dict.fromkeys(one.cell.key for one in at_paper if one.verdict == MISS):
+        for key in dict.fromkeys(outcome.cell.key for outcome in at_paper if outcome.verdict == MISS):
             misses.setdefault(key, []).append(table)
     head = ("table", "what", "at the paper's scale", "the paper's order at small scale")
     return Report(Block("The paper's tables", [head, *overview], []), blocks, misses)
+
+
+def _orders_at_our_scales(found: Mapping[str, Sequence[Outcome]]) -> str:
+    """Count the verdicts on the paper's orders, for each of our scales at which something was run."""
+    counted = []
+    for scale, outcomes in found.items():
+        if scale not in PAPER:
+            verdicts = [comparison.verdict for comparison in comparisons(outcomes)]
+            run = [verdict for verdict in verdicts if verdict != NOT_RUN]
+            counted += [f"{scale}: {tally(run)}"] if run else []
+    return "; ".join(counted)
 
 
 def outcomes_at(table: str, scale: str, results: ByKey, tolerance: float = 0.0) -> list[Outcome]:

@@ -61,11 +61,11 @@ def _block(curve: str, task: str, points: Points, *, without_copies: bool = Fals
     facts, values = curves()[curve], values_of(points)
     runs = _all(points)
 
-    def cell(own: dict[float, list[Result]], value: float) -> str:
-        return plus_minus(summed(own.get(value, []), "test", without_copies=without_copies)) or "–"
+    def row(arm: str) -> tuple[str, ...]:
+        spreads = (summed(points[arm].get(value, []), "test", without_copies=without_copies) for value in values)
+        return ReportRow.of(arm, "").name, *(plus_minus(spread) or "–" for spread in spreads)
 
     head = (facts["axis"], *(f"{value:g}" for value in values))
-    rows = [(ReportRow.of(arm, "").name, *(cell(own, value) for value in values)) for arm, own in points.items()]
     metric = METRIC_NAMES[runs[0].values["metric"]]
     lines = [f"{metric} on test in hundredths; mean ± standard deviation (draws); {facts['source']}"]
     name = title(task)
@@ -74,8 +74,9 @@ def _block(curve: str, task: str, points: Points, *, without_copies: bool = Fals
         name += " (distinct texts)"
         lines.append(f"without the {copies} of the {texts} test texts that are copies of training texts")
     lines += _worth(facts, points, without_copies=without_copies)
-    lines += [] if without_copies else _more(facts, task, points)
-    return Block(f"{name}: {facts['title']}", [head, *rows], lines)
+    if not without_copies:
+        lines += _more(facts, task, points)
+    return Block(f"{name}: {facts['title']}", [head, *map(row, points)], lines)
 
 
 def fit(facts: dict[str, Any], points: Points) -> tuple[float, float] | None:
@@ -106,17 +107,18 @@ def _worth(facts: dict[str, Any], points: Points, *, without_copies: bool) -> It
     named = {ReportRow.of(arm, "").name: own for arm, own in points.items()}
     arms: dict[str, Arm] = {}
     asked: list[tuple[str, str]] = []
-    for pair in facts["pairs"]:
-        ours, theirs = (named.get(name, {}) for name in pair)
-        for value in sorted(ours.keys() & theirs.keys()):
-            first, second = (arm_of(own[value], "test", without_copies=without_copies) for own in (ours, theirs))
+    for ours, theirs in facts["pairs"]:
+        our_runs, their_runs = named.get(ours, {}), named.get(theirs, {})
+        for value in sorted(our_runs.keys() & their_runs.keys()):
+            first = arm_of(our_runs[value], "test", without_copies=without_copies)
+            second = arm_of(their_runs[value], "test", without_copies=without_copies)
             if first is not None and second is not None:
-                names = f"{pair[0]} at {value:g}", f"{pair[1]} at {value:g}"
+                names = f"{ours} at {value:g}", f"{theirs} at {value:g}"
                 arms |= {names[0]: first, names[1]: second}
                 asked.append(names)
     for found in differences(arms, asked):
         if found["low"] is not None:
             yield compared(found)
         else:
-            said = f"{found['first']} over {found['second']} {100 * found['mean']:+.1f}"
-            yield f"{said}: fewer than three draws, so no order is claimed"
+            gain = f"{found['first']} over {found['second']} {100 * found['mean']:+.1f}"
+            yield f"{gain}: fewer than three draws, so no order is claimed"

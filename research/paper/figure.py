@@ -1,7 +1,7 @@
 """The figures of tables and curves."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -41,22 +41,34 @@ def figure(table: str, found: Sequence[Outcome], results: ByKey) -> str:
         return ""
     (setting,) = varied
     panels = []
-    for task in dict.fromkeys(one.cell.task for one in found):
-        mine = [one for one in found if one.cell.task == task]
-        ours: list[Point] = []
-        theirs: list[Point] = []
-        for one in mine:
-            scores = one.scores
-            if scores["values"]:
-                name = _value(one.cell.settings().get(setting))
-                ours.append((name, scores["mean"], scores["low"], scores["high"], scores["values"]))
-            if one.cell.published:
-                mean, deviation = one.cell.published[0], one.cell.published[1] or 0
-                name = _value(rows[one.cell.row].get(setting))
-                theirs.append((name, mean, mean - deviation, mean + deviation, ()))
+    for task in dict.fromkeys(outcome.cell.task for outcome in found):
+        of_task = [outcome for outcome in found if outcome.cell.task == task]
+        ours, theirs = _ours(of_task, setting), _theirs(of_task, setting, rows)
         if len(ours) > 1:
-            panels.append((mine[0].cell, ours, theirs))
+            panels.append((of_task[0].cell, ours, theirs))
     return _drawn(panels, SYMBOLS[setting], results) if panels else ""
+
+
+def _ours(found: Sequence[Outcome], setting: str) -> list[Point]:
+    """Our points of a task: scores by the value of a setting."""
+    points: list[Point] = []
+    for outcome in found:
+        scores = outcome.scores
+        if scores["values"]:
+            name = _value(outcome.cell.settings().get(setting))
+            points.append((name, scores["mean"], scores["low"], scores["high"], scores["values"]))
+    return points
+
+
+def _theirs(found: Sequence[Outcome], setting: str, rows: Mapping[str, Mapping[str, Any]]) -> list[Point]:
+    """The paper's points of a task, by its own values of a setting; `rows` are what its rows change."""
+    points: list[Point] = []
+    for outcome in found:
+        if outcome.cell.published:
+            mean, deviation = outcome.cell.published[0], outcome.cell.published[1] or 0
+            name = _value(rows[outcome.cell.row].get(setting))
+            points.append((name, mean, mean - deviation, mean + deviation, ()))
+    return points
 
 
 @mpl.rc_context(STYLE)
@@ -82,7 +94,9 @@ def on_ground(drawn: Figure) -> str:
 
 
 def _value(value: Any) -> str:
-    return "none" if value is None else "∞" if str(value) == "inf" else f"{float(value):g}"
+    if value is None:
+        return "none"
+    return "∞" if str(value) == "inf" else f"{float(value):g}"
 
 
 def _panel(axes: Axes, points: list[Point], tone: str, heading: str) -> None:

@@ -82,8 +82,10 @@ class Cell:
         """The settings that determine the result, by ``section.name``."""
         resolved = presets.resolve(self.preset, self.overrides).model_dump(mode="json")
         sections = ["retrieve"] if self.arm in RETRIEVING else []
-        sections += [] if self.arm == PLM else ["train"] if self.start else ["tokenizer", "model", "train"]
-        sections += ["finetune"] if self.stages == 2 else []
+        if self.arm != PLM:
+            sections += ["train"] if self.start else ["tokenizer", "model", "train"]
+        if self.stages == 2:
+            sections.append("finetune")
         flat = {f"{section}.{name}": value for section in sections for name, value in resolved[section].items()}
         start = {"start": self.start.rpartition("/")[2]} if self.start else {}
         return {name: value for name, value in flat.items() if name not in NEUTRAL} | start
@@ -179,13 +181,15 @@ def our_name(task: str) -> str:
 
 def _is_available(row: dict[str, Any], scale: str) -> bool:
     """Whether a row can be run at this scale: our scales lack the second corpus and most published models."""
-    models = ladders()[scale]["published"]["models"] if scale in ladders() else {}
-    return scale in PAPER or (row.get("start", "") in ("", *models) and row.get("corpus", CORPUS) == CORPUS)
+    if scale in PAPER:
+        return True
+    models = ladders()[scale]["published"]["models"]
+    return row.get("start", "") in ("", *models) and row.get("corpus", CORPUS) == CORPUS
 
 
 def _cell(table: str, facts: dict[str, Any], row: dict[str, Any], column: str, scale: str) -> Cell:
-    task = task_of(column)
-    published, start, paper = row["values"].get(column), row.get("start", ""), _paper_preset(facts, task, scale)
+    task, start = task_of(column), row.get("start", "")
+    paper = _paper_preset(facts, task, scale)
     changes = dict(row.get("set", {}))
     if row["arm"] in RETRIEVING and task in facts.get("train", ()):  # GLUE: one preset, and the rule for K
         changes["retrieve.top_k"] = paper_top_k(facts["train"][task])
@@ -194,14 +198,16 @@ def _cell(table: str, facts: dict[str, Any], row: dict[str, Any], column: str, s
     else:
         ladder = ladders()[scale]
         preset, changes = ladder.get("preset", scale), _mapped(row, task, changes, paper, ladder)
-        start = start and ladder["published"]["models"][start]
+        if start:
+            start = ladder["published"]["models"][start]
+    printed = row["values"].get(column)
     return Cell(
         table=table, row=row["name"], column=column, scale=scale, arm=row["arm"], preset=preset,
         overrides=_overrides(preset, changes), stages=row.get("stages", 2),
         corpus=row.get("corpus", default_corpus(scale)), start=start, split=facts["split"],
         metric=facts.get("metrics", {}).get(column, ""),
         seeds=PAPER_SEEDS if scale in PAPER else facts.get("seeds", PAPER_SEEDS),
-        published=(published[0], published[1] if len(published) > 1 else None) if published else None,
+        published=(printed[0], printed[1] if len(printed) > 1 else None) if printed else None,
         tolerance=facts["tolerance"], chosen=_is_chosen(row, paper),
     )  # fmt: skip
 

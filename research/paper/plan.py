@@ -54,17 +54,23 @@ def once(found: Iterable[Cell]) -> list[Cell]:
 
 def missing(found: Sequence[Cell], results: ByKey, seeds: Sequence[int] = ()) -> list[tuple[Cell, list[int]]]:
     """The cells with the seeds that have no result, out of `seeds` or of the seeds that each cell plans."""
-    planned = ((cell, seeds or range(cell.seeds)) for cell in found)
-    todo = ((cell, [seed for seed in those if seed not in results.get(cell.key, {})]) for cell, those in planned)
-    return [(cell, left) for cell, left in todo if left]
+    todo = []
+    for cell in found:
+        finished = results.get(cell.key, {})
+        left = [seed for seed in seeds or range(cell.seeds) if seed not in finished]
+        if left:
+            todo.append((cell, left))
+    return todo
 
 
 def tasks_at(table: str, scale: str, results: ByKey) -> list[str]:
     """The tasks of a table, and at our scales the other tasks that have results of it."""
-    own = list(map(task_of, all_tables()[table]["row"][0]["values"]))
+    tasks = list(map(task_of, all_tables()[table]["row"][0]["values"]))
+    if scale in PAPER:
+        return tasks
     places = [run.values["cell"] for runs in results.values() for run in runs.values()]
-    here = [place for place in places if (place["table"], place["scale"]) == (table, scale) and scale not in PAPER]
-    return [*own, *sorted({task_of(place["column"]) for place in here} - set(own))]
+    here = {task_of(place["column"]) for place in places if (place["table"], place["scale"]) == (table, scale)}
+    return [*tasks, *sorted(here.difference(tasks))]
 
 
 def top_k(cell: Cell) -> int:
@@ -80,7 +86,8 @@ def drawn(seed: int) -> str:
 def subsets_for(found: Sequence[Cell], seeds: Sequence[int] = (0,)) -> list[str]:
     """The subsets to retrieve: each K as text, ascending, then what each seed draws, as large as that of its K."""
     sizes = {top_k(cell) for cell in found if cell.arm in RETRIEVING}  # the random subset is as large as that of its K
-    return [*map(str, sorted(sizes)), *(drawn(seed) for seed in seeds if any(cell.arm == RANDOM for cell in found))]
+    draws_text = any(cell.arm == RANDOM for cell in found)
+    return [*map(str, sorted(sizes)), *(map(drawn, seeds) if draws_text else ())]
 
 
 def trials(
@@ -100,16 +107,36 @@ def trials(
         subsets: URIs by the names that `subsets_for` gives.
         models: Published models by their names.
     """
-    starts, uris, runs = {"": Start("", tokenizer), **(models or {})}, {"": "", **subsets}, []
+    starts = {"": Start("", tokenizer), **(models or {})}
+    runs = []
     for seed, cell in sorted(((seed, cell) for cell, seeds in todo for seed in seeds), key=lambda pair: pair[0]):
-        subset = drawn(seed) if cell.arm == RANDOM else str(top_k(cell)) if cell.arm in RETRIEVING else ""
-        stages = "2" if cell.arm == PLM else "12" if cell.stages == 2 else "1"
-        start, overrides = starts[cell.start], " ".join(cell.overrides)
         run = PlannedRun(
-            cell.arm, seed, task, start.tokenizer, uris[subset], cell.preset, overrides, stages, start.checkpoint
+            cell.arm,
+            seed,
+            task,
+            starts[cell.start].tokenizer,
+            _subset_of(cell, seed, subsets),
+            cell.preset,
+            " ".join(cell.overrides),
+            _stages_of(cell),
+            starts[cell.start].checkpoint,
         )
         runs.append(str(run))
     return runs
+
+
+def _subset_of(cell: Cell, seed: int, subsets: Mapping[str, str]) -> str:
+    """URI of the subset that a run of a cell trains on; "" without text from the corpus."""
+    if cell.arm == RANDOM:
+        return subsets[drawn(seed)]
+    return subsets[str(top_k(cell))] if cell.arm in RETRIEVING else ""
+
+
+def _stages_of(cell: Cell) -> str:
+    """The stages that a cell runs, as in a `PlannedRun`."""
+    if cell.arm == PLM:
+        return "2"
+    return "12" if cell.stages == 2 else "1"
 
 
 def command_for(table: str, scale: str, task: str, seeds: Sequence[int], corpus: str = "") -> str:
@@ -148,7 +175,8 @@ def make_subsets(
     """
     cells = wanted(table, scale, _name(task), corpus)
     made: dict[str, str] = {}
-    draws = {drawn(seed): seed for seed in (parse_seeds(seeds) if seeds else range(max(cell.seeds for cell in cells)))}
+    numbers = parse_seeds(seeds) if seeds else range(max(cell.seeds for cell in cells))
+    draws = {drawn(seed): seed for seed in numbers}
     for subset in subsets_for(cells, [*draws.values()]):
         if subset in draws:
             like = made[str(next(top_k(cell) for cell in cells if cell.arm == RANDOM))]
@@ -218,8 +246,10 @@ def plan_trials(
     preset, overrides = cells[0].preset, cells[0].overrides
     tokenize_all((task, *subsets.values()), tokenizer, preset=preset, overrides=overrides, root=root)
     todo = missing(cells, {}, parse_seeds(seeds) if seeds else ())
-    found = {name: Artifact.open(uri, "checkpoint") for name, uri in (models or {}).items()}
-    starts = {name: Start(one.uri, one.input("task_tokens").input("tokenizer").uri) for name, one in found.items()}
+    starts = {}
+    for name, uri in (models or {}).items():
+        checkpoint = Artifact.open(uri, "checkpoint")
+        starts[name] = Start(checkpoint.uri, checkpoint.input("task_tokens").input("tokenizer").uri)
     return trials(todo, task=task, tokenizer=tokenizer, subsets=subsets, models=starts)
 
 

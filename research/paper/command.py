@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from research.paper import curves as curve_pages
@@ -154,11 +155,7 @@ def paper(
     kept = read_results(Path(results))
     found = by_key(kept)
     if update:
-        if bool(table) != bool(scale):
-            raise InputError(f"--update has {table or scale} alone; give a table and its --scale, or neither for all")
-        changed = ", ".join(map(str, update_page(Path(update), Path(results), found, table, scale)))
-        say(f"rewritten: {changed}" if changed else f"nothing changes: {update} has what the results give")
-        return
+        return _update(update, results, found, table, scale)
     if table in curves():
         blocks, misses = curve_pages.blocks(table, found), dict[str, list[str]]()
     else:
@@ -168,14 +165,25 @@ def paper(
     if check:
         blocks.append(Block(f"{len(kept)} results are kept, {len(faults)} do not match", [], faults))
     printed(blocks)
-    failures = []
+    if check and (misses or faults):
+        raise TlmError("; ".join(_failures(misses, faults)))
+
+
+def _update(page_file: str, folder: str, results: ByKey, table: str, scale: str) -> None:
+    """Rewrite the section of a table at a scale, or all sections, and say which files that changes."""
+    if bool(table) != bool(scale):
+        raise InputError(f"--update has {table or scale} alone; give a table and its --scale, or neither for all")
+    changed = ", ".join(map(str, update_page(Path(page_file), Path(folder), results, table, scale)))
+    say(f"rewritten: {changed}" if changed else f"nothing changes: {page_file} has what the results give")
+
+
+def _failures(misses: Mapping[str, list[str]], faults: Sequence[str]) -> Iterator[str]:
+    """Say why a check fails, with examples."""
     if misses:
-        named = "; ".join(f"{key} (table {', '.join(those)})" for key, those in list(misses.items())[:3])
-        failures.append(f"missed the paper's value: {len(misses)}, such as {named}")
+        named = "; ".join(f"{key} (table {', '.join(tables)})" for key, tables in list(misses.items())[:3])
+        yield f"missed the paper's value: {len(misses)}, such as {named}"
     if faults:
-        failures.append(f"results that do not match their runs: {len(faults)}, such as {faults[0]}")
-    if check and failures:
-        raise TlmError("; ".join(failures))
+        yield f"results that do not match their runs: {len(faults)}, such as {faults[0]}"
 
 
 def _missing(table: str, scales: list[str], task: str, results: ByKey) -> list[Block]:
@@ -192,7 +200,8 @@ def _missing(table: str, scales: list[str], task: str, results: ByKey) -> list[B
         for (name, corpus), left in seeds.items():
             command = command_for(table, scale, name, sorted(set(left)), corpus)
             lines.append((f"{title(name)}, {len(left)} runs: ", Span(command, "code")))
-        blocks += [Block(heading, [], lines)] if found else []
+        if found:
+            blocks.append(Block(heading, [], lines))
     if task and not blocks:
         known = list(map(task_of, all_tables()[table]["row"][0]["values"]))
         raise InputError(f"table {table} has no task '{task}'{nearest(task, known)}")

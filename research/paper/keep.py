@@ -1,9 +1,10 @@
 """The command `keep`: from the metrics of finished runs to lines of the results that are committed."""
 
 import platform
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,26 +65,34 @@ def keep(
         check_names(table, scales()[0])
         if at or draw:
             raise InputError(f"--at and --draw are for curves ({', '.join(curves())}), and '{table}' is none")
-    scored = [*{one.manifest.key: one for one in chain(*(_scored(one, curve) for one in opened))}.values()]
-    share_inputs(scored)
-    runs = [ScoredModel.read(artifact) for artifact in scored]
-    made = []
+    scored = {metrics.manifest.key: metrics for given in opened for metrics in _scored(given, curve)}
+    share_inputs(scored.values())
+    runs = [ScoredModel.read(artifact) for artifact in scored.values()]
+    lines = []
     for run in runs:
-        settings = _settings(run)
-        task, arm, seed = our_name(run.values["task"]), run.values["arm"], draw if curve else run.values["seed"]
-        place = place_of(table, task, arm, at) if curve else _place(run, settings, table, task, corpus)
+        settings, task = _settings(run), our_name(run.values["task"])
+        if curve:
+            seed, place = draw, place_of(table, task, run.values["arm"], at)
+        else:
+            seed, place = run.values["seed"], _place(run, settings, table, task, corpus)
         how = command or command_for(table, place["cell"]["scale"], task, [seed])
         kept = _kept(run)
-        made.append({**place, "seed": seed, **kept, "settings": settings, "command": how, "revision": code})
-    keys = [(one["key"], one["seed"]) for one in made]
-    for run, key in zip(runs, keys, strict=True):
-        if (count := keys.count(key)) > 1:
+        lines.append({**place, "seed": seed, **kept, "settings": settings, "command": how, "revision": code})
+    _check_distinct(table, lines)
+    path = write_results(Path(results), table, lines)
+    return "\n".join(f"{path}: {line['key']}, seed {line['seed']}" for line in lines)
+
+
+def _check_distinct(table: str, lines: Sequence[dict[str, Any]]) -> None:
+    """Raise InputError if two runs have the same key and seed, because a table has one line for these."""
+    counts = Counter((line["key"], line["seed"]) for line in lines)
+    for line in lines:
+        count = counts[line["key"], line["seed"]]
+        if count > 1:
             raise InputError(
-                f"{count} runs of arm {run.values['arm']} would be one line of table {table}, {key[0]} with seed "
-                f"{key[1]}; give the metrics of one of them, for a curve each with its own --draw"
+                f"{count} runs of arm {line['arm']} would be one line of table {table}, {line['key']} with seed "
+                f"{line['seed']}; give the metrics of one of them, for a curve each with its own --draw"
             )
-    path = write_results(Path(results), table, made)
-    return "\n".join(f"{path}: {one['key']}, seed {one['seed']}" for one in made)
 
 
 def _scored(given: Artifact, curve: bool) -> list[Artifact]:
@@ -105,10 +114,9 @@ def _place(run: ScoredModel, settings: dict[str, Any], table: str, task: str, co
 def _kept(run: ScoredModel) -> dict[str, Any]:
     """The part of a run that a result keeps."""
     values = run.values
-    scores = {
-        split: {name: value for name, value in found.items() if isinstance(value, int | float)}
-        for split, found in values["splits"].items()
-    }
+    scores = {}
+    for split, scores_of_split in values["splits"].items():
+        scores[split] = {name: value for name, value in scores_of_split.items() if isinstance(value, int | float)}
     return {
         "arm": values["arm"],
         "metric": values["metric"],
@@ -144,11 +152,11 @@ def _cell(run: ScoredModel, settings: dict[str, Any], table: str, task: str, cor
             f"{run.artifact.uri} does not match table {table}: it is nearest to scale {best.scale}, row "
             f"'{best.row}', but has {', '.join(different[best][:3])}"
         )
-    found = {cell.scale for cell in alike if not different[cell]}
-    if len(found) > 1:
+    fitting = {cell.scale for cell in alike if not different[cell]}
+    if len(fitting) > 1:
         raise InputError(
-            f"{run.artifact.uri} fits table {table} at the scales {', '.join(sorted(found))}: the artifacts that have "
-            "its settings are gone; repeat the run"
+            f"{run.artifact.uri} fits table {table} at the scales {', '.join(sorted(fitting))}: the artifacts that "
+            "have its settings are gone; repeat the run"
         )
     return best
 

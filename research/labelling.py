@@ -77,37 +77,41 @@ def labels_saved(task: str, *, step: int = 100, most: int = 1500, seeds: int = 5
     curves: dict[str, list[list[float]]] = {way: [] for way in WAYS}
     with one_thread():
         for way, seed in product(WAYS, range(seeds)):
-            own, scores = np.random.default_rng(seed).permutation(len(train.texts))[:step], list[float]()
+            labelled, scores = np.random.default_rng(seed).permutation(len(train.texts))[:step], list[float]()
             for size in rounds:
-                left = np.setdiff1d(np.arange(len(train.texts)), own)
-                of_left, found = _answers(of_train, train, own, len(labels), of_train[left], of_dev)
-                scores.append(score("macro_f1", dev.gold, found.argmax(axis=1)))
+                left = np.setdiff1d(np.arange(len(train.texts)), labelled)
+                of_left, on_dev = _answers(of_train, train, labelled, len(labels), of_train[left], of_dev)
+                scores.append(_macro_f1(dev, on_dev))
                 if size != rounds[-1]:
-                    own = np.concatenate([own, left[WAYS[way](features[left], step, of_left, seed)]])
+                    labelled = np.concatenate([labelled, left[WAYS[way](features[left], step, of_left, seed)]])
             curves[way].append(scores)
         typical = np.array(chosen(features, step))
-        (found,) = _answers(of_train, train, typical, len(labels), of_dev)
-    print(f"{step} typical texts, without a model", f"{100 * score('macro_f1', dev.gold, found.argmax(axis=1)):.1f}")
+        (on_dev,) = _answers(of_train, train, typical, len(labels), of_dev)
+    print(f"{step} typical texts, without a model", f"{100 * _macro_f1(dev, on_dev):.1f}")
     print("labels", *rounds, sep="\t")
-    for way, every in curves.items():
-        print(way, *(_shown(values) for values in zip(*every, strict=True)), sep="\t")
-    means = {way: np.mean(every, axis=0) for way, every in curves.items()}
+    for way, by_seed in curves.items():
+        print(way, *(_shown(values) for values in zip(*by_seed, strict=True)), sep="\t")
+    means = {way: np.mean(by_seed, axis=0) for way, by_seed in curves.items()}
     for way in [*WAYS][1:]:
         print(f"labels at which '{way}' has random's F1", *_saved(means["random"], means[way], rounds), sep="\t")
 
 
-def _answers(matrix: Any, train: Split, own: NDArray[Any], classes: int, *wanted: Any) -> list[Floats]:
+def _macro_f1(split: Split, chances: Floats) -> float:
+    return score("macro_f1", split.gold, chances.argmax(axis=1))
+
+
+def _answers(matrix: Any, train: Split, rows: NDArray[Any], classes: int, *wanted: Any) -> list[Floats]:
     """Probabilities of a linear model of these training rows; words and their weights are those of these rows, too.
 
     The settings are fixed, so that no labels are spent on choosing them.
     """
     from tlm.shallow.linear import Linear
 
-    counts = np.asarray((matrix[own] > 0).sum(axis=0)).ravel()
+    counts = np.asarray((matrix[rows] > 0).sum(axis=0)).ravel()
     seen = np.flatnonzero(counts)
-    idf = np.log((1 + len(own)) / (1 + counts[seen])) + 1
-    model = Linear.fit(_weighted(matrix[own], seen, idf), train.gold[own], classes, STRENGTH, BALANCED)
-    return [model.predict(_weighted(one, seen, idf)) for one in wanted]
+    idf = np.log((1 + len(rows)) / (1 + counts[seen])) + 1
+    model = Linear.fit(_weighted(matrix[rows], seen, idf), train.gold[rows], classes, STRENGTH, BALANCED)
+    return [model.predict(_weighted(frequencies, seen, idf)) for frequencies in wanted]
 
 
 def _weighted(matrix: Any, seen: NDArray[Any], idf: Floats) -> Any:
@@ -145,39 +149,58 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
     train, _, labels = _splits(task, "labels-found", distinct=False)
     if not 1 <= round(share * len(train.gold)) <= len(train.gold):
         raise InputError(f"share is {share}; expected a share of 1 to {len(train.gold)} of the training labels")
-    features, every = features_to_learn(_texts(train)), np.arange(len(train.gold))
-    likely: NDArray[Any] | None = None
-    if to == "frequent":
-        likely = np.tile(np.bincount(train.gold, minlength=len(labels)), (len(every), 1))
-    elif to == "likely":
-        likely = out_of_fold(train, train.gold, len(labels))
-    elif to != "any":
-        raise InputError(f"to is '{to}'; expected any, frequent or likely")
-    rows, lists = [], dict[str, list[list[float]]]()
+    features, likely = features_to_learn(_texts(train)), _likely(to, train, len(labels))
+    results, shares_found = [], dict[str, list[list[float]]]()
     for seed in range(first, first + seeds):
         changed, gold = noisy(train.gold, len(labels), share, seed, likely)
         with one_thread():
             chances, epochs = out_of_fold(train, gold, len(labels)), [*course(features, gold, len(labels), seed)]
-        found, _ = wrong(np.mean(epochs, axis=0), gold)
-        right = np.isin(found, changed)
-        rows.append((right.sum() / max(1, len(found)), right.sum() / len(changed), len(found)))
-        print(seed, *(f"{value:.3f}" for value in rows[-1]), sep="\t", flush=True)
-        own = [one[every, gold] for one in epochs]
-        orders = {
-            "label-errors": np.mean(own, axis=0).argsort(kind="stable"),
-            "confident learning": confident(chances, gold)[0],
-            "p(label) out of fold": chances[every, gold].argsort(kind="stable"),
-            "high variability": np.std(own, axis=0).argsort()[::-1],
-        }
-        for name, order in orders.items():
-            shares = [np.isin(order[:length], changed).sum() / len(changed) for length in (len(changed), len(found))]
-            lists.setdefault(name, []).append(shares)
-    for name, values in zip(("precision", "recall", "listed"), zip(*rows, strict=True), strict=True):
+        listed, _ = wrong(np.mean(epochs, axis=0), gold)
+        right = np.isin(listed, changed).sum()
+        results.append((right / max(1, len(listed)), right / len(changed), len(listed)))
+        print(seed, *(f"{value:.3f}" for value in results[-1]), sep="\t", flush=True)
+        for name, order in _orders(epochs, chances, gold).items():
+            lengths = len(changed), len(listed)
+            shares = [np.isin(order[:length], changed).sum() / len(changed) for length in lengths]
+            shares_found.setdefault(name, []).append(shares)
+    for name, values in zip(("precision", "recall", "listed"), zip(*results, strict=True), strict=True):
         print(f"{name}: {fmean(values):.3f}" + (f" ± {stdev(values):.3f}" if seeds > 1 else ""))
     print("order", f"found in {len(changed)}", "difference", "in as many as label-errors lists", "difference", sep="\t")
-    for name, every_share in lists.items():
-        both = zip(np.transpose(every_share), np.transpose(lists["label-errors"]), strict=True)
-        print(name, *(_shown(one) for own, other in both for one in (own, own - other)), sep="\t")
+    of_label_errors = np.array(shares_found["label-errors"])
+    for name, by_seed in shares_found.items():
+        columns = []
+        for shares, others in zip(np.transpose(by_seed), of_label_errors.T, strict=True):
+            columns += [_shown(shares), _shown(shares - others)]
+        print(name, *columns, sep="\t")
+
+
+def _likely(to: str, train: Split, classes: int) -> NDArray[Any] | None:
+    """How likely a label of each training text is changed to each class; None: to all alike."""
+    if to == "any":
+        return None
+    if to == "frequent":
+        return np.tile(np.bincount(train.gold, minlength=classes), (len(train.gold), 1))
+    if to == "likely":
+        return out_of_fold(train, train.gold, classes)
+    raise InputError(f"to is '{to}'; expected any, frequent or likely")
+
+
+def _orders(epochs: list[Floats], chances: Floats, gold: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """All texts, the most doubtful labels first, in several orders.
+
+    Args:
+        epochs: Probabilities after each epoch, each of shape [n, classes].
+        chances: Probabilities out of fold, shape [n, classes].
+        gold: The labels given, shape [n].
+    """
+    rows = np.arange(len(gold))
+    of_label = [epoch[rows, gold] for epoch in epochs]
+    return {
+        "label-errors": np.mean(of_label, axis=0).argsort(kind="stable"),
+        "confident learning": confident(chances, gold)[0],
+        "p(label) out of fold": chances[rows, gold].argsort(kind="stable"),
+        "high variability": np.std(of_label, axis=0).argsort()[::-1],
+    }
 
 
 def confident(chances: Floats, gold: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -241,9 +264,9 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
         names, several = labels_of(folder)
         if several or names is None or not set(names) <= set(labels):
             raise InputError(f"{model} answers with {names or 'numbers'}; expected one of the task's {labels}")
-        found = open_predictor(folder, "cpu")[0].predict(dev.texts, dev.pairs)
+        chances = open_predictor(folder, "cpu")[0].predict(dev.texts, dev.pairs)
         places = np.array([labels.index(name) for name in names])
-        print("model", _shown([score("macro_f1", dev.gold, places[found.argmax(axis=1)])]), sep="\t")
+        print("model", _shown([score("macro_f1", dev.gold, places[chances.argmax(axis=1)])]), sep="\t")
     majority = np.full(len(dev.gold), np.bincount(train.gold).argmax())
     print("majority", _shown([score("macro_f1", dev.gold, majority)]), sep="\t")
     of_train, of_dev = _frequencies(train, dev)
@@ -252,8 +275,8 @@ def few_labels(task: str, *, model: str = "", seeds: int = 10) -> None:
             scores = []
             for seed in range(seeds):
                 rows = np.random.default_rng(seed).permutation(len(train.texts))[:size]
-                (found,) = _answers(of_train, train, rows, len(labels), of_dev)
-                scores.append(score("macro_f1", dev.gold, found.argmax(axis=1)))
+                (on_dev,) = _answers(of_train, train, rows, len(labels), of_dev)
+                scores.append(_macro_f1(dev, on_dev))
             print(size, _shown(scores), sep="\t")
 
 

@@ -1,7 +1,7 @@
 """The number of tasks from which one published model, fine-tuned for each, costs less than TLM for each."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,10 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
 
     opened = Artifact.open(report, "report")
     shown = opened.json("report.json")
-    arms = [
-        Point(
-            one["name"],
-            one["cost"]["paper_flops"]["mean"] or 0.0,
-            [100 * score for score in one["test"]["values"]],
-            one["role"],
-        )
-        for one in shown["groups"]
-    ]
+    arms = []
+    for summary in shown["groups"]:
+        scores = [100 * score for score in summary["test"]["values"]]
+        arms.append(Point(summary["name"], _flops(summary), scores, summary["role"]))
     if not any(arm.flops for arm in arms):
         raise InputError(f"{report}: no arm of this report has FLOPs, which only encoders have")
     groups = grouped(compared(opened))
@@ -56,8 +51,13 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
 
 def _started(group: Group) -> bool:
     """Whether its encoder began with a published or another model, whose own training is not in its FLOPs."""
-    published = any(one in group.row.kind for one in (PUBLISHED, EMBEDDINGS))
+    published = any(kind in group.row.kind for kind in (PUBLISHED, EMBEDDINGS))
     return published or (group.runs[0].checkpoint is not None and _continued(group))
+
+
+def _flops(summary: Mapping[str, Any]) -> float:
+    """Mean FLOPs by the paper's rule; 0 for a model that is no encoder."""
+    return summary["cost"]["paper_flops"]["mean"] or 0.0
 
 
 def tasks_to_break_even(pretraining: float, tlm: float, fine_tuning: float) -> float:
@@ -88,8 +88,8 @@ def break_even(groups: Sequence[Group], summaries: Sequence[Summary]) -> list[di
         None for that if there is none, or if scores are not similar.
     """
     named = {group.name: group for group in groups}
-    encoders = [one for one in summaries if one["cost"]["paper_flops"]["mean"] is not None]
-    scratch = [one for one in encoders if one["kind"] == ENCODER and not _continued(named[one["name"]])]
+    encoders = [summary for summary in summaries if summary["cost"]["paper_flops"]["mean"] is not None]
+    scratch = [summary for summary in encoders if summary["kind"] == ENCODER and not _continued(named[summary["name"]])]
     if not scratch:
         return []
     tlm, known, rows = best_on_dev(scratch), _known(), []
@@ -98,17 +98,16 @@ def break_even(groups: Sequence[Group], summaries: Sequence[Summary]) -> list[di
         pretrained = known.get(_name(named[plm["name"]])) if alone else None
         if pretrained is None:
             continue
-        flops = [one["cost"]["paper_flops"]["mean"] or 0.0 for one in (tlm, plm)]
-        found = difference(named[tlm["name"]].on("test"), named[plm["name"]].on("test"))
-        similar = not found.sign and abs(found.mean) < SIMILAR
-        count = tasks_to_break_even(pretrained["flops"], *flops)
+        gain = difference(named[tlm["name"]].on("test"), named[plm["name"]].on("test"))
+        similar = not gain.sign and abs(gain.mean) < SIMILAR
+        count = tasks_to_break_even(pretrained["flops"], _flops(tlm), _flops(plm))
         rows.append(
             {
                 "tlm": tlm["name"],
                 "published": plm["name"],
                 "pretrained": pretrained["name"],
-                "scores": [one["test"]["mean"] for one in (tlm, plm)],
-                "flops": {"pretraining": pretrained["flops"], "tlm": flops[0], "fine_tuning": flops[1]},
+                "scores": [tlm["test"]["mean"], plm["test"]["mean"]],
+                "flops": {"pretraining": pretrained["flops"], "tlm": _flops(tlm), "fine_tuning": _flops(plm)},
                 "similar": similar,
                 "tasks": math.ceil(count) if similar and math.isfinite(count) else None,
             }

@@ -51,15 +51,11 @@ def rerank(
             device.
     """
     NOT_NEGATIVE.check("seed", seed)
-    trained, many, wanted = (
-        Artifact.open(checkpoint, "checkpoint"),
-        Artifact.open(subset, "subset"),
-        Artifact.open(same_size_as, "subset"),
-    )
+    trained = Artifact.open(checkpoint, "checkpoint")
+    many, like = Artifact.open(subset, "subset"), Artifact.open(same_size_as, "subset")
     hits, task = many.input("hits"), trained.input("task")
-    if not (
-        hits.input("task").content == task.content and many.input("corpus").content == wanted.input("corpus").content
-    ):
+    one_task = hits.input("task").content == task.content
+    if not one_task or many.input("corpus").content != like.input("corpus").content:
         raise InputError(
             f"{checkpoint}, {subset} and {same_size_as} are not of one task and corpus; give those of one run"
         )
@@ -70,7 +66,7 @@ def rerank(
         "task": task,
         "checkpoint": trained,
         "subset_tokens": tokens,
-        "like": wanted,
+        "like": like,
     }
     recipe = Recipe("hits", "rerank", VERSION, {"arm": RERANKED, "seed": seed}, inputs)
     with own_cards(device, int(finished(recipe, root) is None)):
@@ -98,10 +94,12 @@ def _write(draft: Draft, recipe: Recipe, subset: Artifact, device: str) -> None:
     scores = influences(model, texts, gradient, place, recipe.settings["seed"])
     if wanted > len(texts):
         say(f"warning: {wanted:,} passages were asked for, but there are only {len(texts):,} to choose from")
-    rows, found = best(scores, len(scores))
+    rows, best_scores = best(scores, len(scores))
     docs = np.concatenate([batch.column("doc").to_numpy() for batch in passages(subset, ["doc"])])
-    write_chosen(draft, RERANKED, docs[rows], found, wanted)
+    write_chosen(draft, RERANKED, docs[rows], best_scores, wanted)
     parameters = build.parameter_count(model)
-    read = PASSES * int(texts.lengths.sum()), int(examples.texts.lengths[examples.rows("train")].sum())
-    draft.counts["flops"] = 2 * parameters * read[0] + 6 * parameters * read[1]  # forward; forward and backward
+    tokens_of_passages = PASSES * int(texts.lengths.sum())
+    tokens_of_examples = int(examples.texts.lengths[examples.rows("train")].sum())
+    forward, with_backward = 2 * parameters * tokens_of_passages, 6 * parameters * tokens_of_examples
+    draft.counts["flops"] = forward + with_backward
     draft.run |= {"device": str(place), "threads": torch.get_num_threads()}

@@ -80,29 +80,39 @@ def fitted(parts: Sequence[Floats], gold: Floats | NDArray[np.int64], own: Seque
         gold: Class ordinals, or numbers, shape [n]; 0/1 of several labels, shape [n, classes].
         own: The temperature that each part's probabilities have already, by default 1; the mixture is as without it.
     """
-    count, several, own = len(parts), gold.ndim == 2, own or (1.0,) * len(parts)
-    equal = tuple(1 / count for _ in parts)
+    count, several = len(parts), gold.ndim == 2
     unfitted = (UNFITTED,) * parts[0].shape[1] if several else ()
     if not len(gold):
-        return Weights((1.0,) * count, equal, thresholds=unfitted)
-    raw, lines = parts, tuple(_line(part[:, 0], gold) for part in parts) if parts[0].shape[1] == 1 else ()
-    parts = _on_lines(parts, lines)
-    best = tuple(
-        min((t / had for t in TEMPERATURES), key=lambda t, part=part: loss(_tempered(part, t, several), gold))  # type: ignore[misc]
-        for part, had in zip(parts, own, strict=True)
-    )
-    grid = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
-    uneven = {shares: sum_in_order((share / STEPS - 1 / count) ** 2 for share in shares) for shares in grid}
-    candidates = [equal, *sorted(uneven, key=lambda shares: uneven[shares])]
-    weights = [tuple(share / sum(shares) for share in shares) for shares in candidates]
-    tempered = [_tempered(part, temperature, several) for part, temperature in zip(parts, best, strict=True)]
-    losses = [loss(Weights((1.0,) * count, shares).apply(tempered), gold) for shares in weights]
-    found = weights[min(range(len(losses)), key=lambda place: float(f"{losses[place]:.{DIGITS}g}"))]
+        return Weights((1.0,) * count, (1 / count,) * count, thresholds=unfitted)
+    lines = tuple(_line(part[:, 0], gold) for part in parts) if parts[0].shape[1] == 1 else ()
+    on_lines = _on_lines(parts, lines)
+    own = own or (1.0,) * count
+    temperatures = tuple(_best_temperature(part, already, gold) for part, already in zip(on_lines, own, strict=True))
+    at_best = [_tempered(part, best, several) for part, best in zip(on_lines, temperatures, strict=True)]
     trust = len(gold) / (len(gold) + EQUAL)
-    mixed = Weights(best, tuple(trust * share + (1 - trust) / count for share in found), lines, unfitted)
+    shares = tuple(trust * share + (1 - trust) / count for share in _best_shares(at_best, gold))
+    weights = Weights(temperatures, shares, lines, unfitted)
     if several:
-        return replace(mixed, thresholds=tuple(fitted_thresholds(mixed.apply(raw), gold).tolist()))
-    return mixed if lines else replace(mixed, temperature=fitted_temperature(mixed.apply(raw), gold))
+        return replace(weights, thresholds=tuple(fitted_thresholds(weights.apply(parts), gold).tolist()))
+    return weights if lines else replace(weights, temperature=fitted_temperature(weights.apply(parts), gold))
+
+
+def _best_temperature(part: Floats, already: float, gold: NDArray[Any]) -> float:
+    """The temperature at which a part has the least loss; its probabilities have the temperature `already`."""
+    return min((t / already for t in TEMPERATURES), key=lambda t: loss(_tempered(part, t, gold.ndim == 2), gold))
+
+
+def _best_shares(parts: Sequence[Floats], gold: NDArray[Any]) -> tuple[float, ...]:
+    """The shares with which the mean of the parts has the least loss; among equal losses, the most even shares."""
+    count = len(parts)
+    tenths = (shares for shares in product(range(STEPS + 1), repeat=count) if sum(shares) == STEPS)
+    by_evenness = sorted(tenths, key=lambda shares: sum_in_order((share / STEPS - 1 / count) ** 2 for share in shares))
+    candidates = [tuple(share / sum(shares) for share in shares) for shares in [(1 / count,) * count, *by_evenness]]
+
+    def rounded_loss(shares: tuple[float, ...]) -> float:
+        return float(f"{loss(Weights((1.0,) * count, shares).apply(parts), gold):.{DIGITS}g}")
+
+    return min(candidates, key=rounded_loss)
 
 
 AT_LEAST = "at_least"  # in the config.json of a cascade
@@ -249,7 +259,8 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
 def _opened(folder: Path, device: str) -> tuple[Predictor, str]:
     config = config_of(folder)
     if config.get(FAMILY) == MIXTURE:
-        return (mixture := Mixture(folder, config, device)), mixture.place
+        mixture = Mixture(folder, config, device)
+        return mixture, mixture.place
     if FAMILY in config:
         from tlm.shallow.models import ShallowPredictor
 

@@ -73,19 +73,27 @@ def read_rows(
         raise InputError("the input is UTF-16 or no text; convert it, as iconv -f UTF-16 -t UTF-8 does")
     csv.field_size_limit(LONGEST_CELL)
     if form == "auto":
-        named = {*names_in(text_field)} <= {*next(csv.reader([first], delimiter=csv_separator(first)), [])}
-        form = "jsonl" if first.lstrip(" \t").startswith("{") else "csv" if named else "txt"
-    whole = chain(empty if form == "txt" else [], [first], lines)  # where they are rows
+        form = _form_of(first, text_field)
+    lines = chain(empty if form == "txt" else [], [first], lines)  # in plain text, empty lines are rows
+    if form == "txt":
+        if pair_field or keep or text_field != "text":
+            other = pair_field or next(iter(keep), text_field)
+            advice = "give jsonl or csv, or name the format with --source-format"
+            raise InputError(f"plain text has no field '{other}'; {advice}")
+        return (checked(number, [line.rstrip("\r\n")]) for number, line in enumerate(lines, 1))
     fields = [text_field, pair_field] if pair_field else [text_field]
     if form == "csv":
-        return _csv_rows(whole, fields, keep, csv_separator(first))
-    if form == "txt":
-        if others := [*fields[1:], *keep] or [text_field] * (text_field != "text"):
-            advice = "give jsonl or csv, or name the format with --source-format"
-            raise InputError(f"plain text has no field '{others[0]}'; {advice}")
-        return (checked(number, [line.rstrip("\r\n")]) for number, line in enumerate(whole, 1))
-    filled = (line for line in whole if line.strip())
+        return _csv_rows(lines, fields, keep, csv_separator(first))
+    filled = (line for line in lines if line.strip())
     return (_record_row(number, _parsed(line), fields, keep) for number, line in enumerate(filled, 1))
+
+
+def _form_of(line: str, text_field: str) -> ReadFormat:
+    """The format of a file, by its first line with text: an object of JSON, CSV's names, or plain text."""
+    if line.lstrip(" \t").startswith("{"):
+        return "jsonl"
+    columns = next(csv.reader([line], delimiter=csv_separator(line)), [])
+    return "csv" if {*names_in(text_field)} <= {*columns} else "txt"
 
 
 def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], separator: str) -> Iterator[InputRow]:

@@ -37,10 +37,13 @@ def columns(model: Predictor, pair: bool, at_least: float, likeliest: int = 0) -
 
     Several labels of a text stand in one cell, and so do the probabilities of the likeliest labels, as JSON.
     """
+    texts = ["text", "text_pair"] if pair else ["text"]
+    if model.labels is None:
+        return ["row", *texts, "value", "error"]
     answer = ["label", "probability"] if model.thresholds is None else ["labels"]
     unsure = ["unsure"] if at_least else []
-    chances = ["probabilities"] if likeliest and model.labels else [f"p({label})" for label in model.labels or []]
-    return ["row", "text", *["text_pair"] * pair, *(answer if model.labels else ["value"]), *unsure, *chances, "error"]
+    chances = ["probabilities"] if likeliest else [f"p({label})" for label in model.labels]
+    return ["row", *texts, *answer, *unsure, *chances, "error"]
 
 
 @dataclass
@@ -66,20 +69,22 @@ class Tally:
     def add(self, row: dict[str, Any]) -> None:
         """Count a row."""
         if "error" in row:
-            self.bad, self.error = self.bad + 1, self.error or row["error"]
+            self.bad += 1
+            self.error = self.error or row["error"]
             return
-        self.good, self.unsure = self.good + 1, self.unsure + row.get("unsure", False)
+        self.good += 1
+        self.unsure += row.get("unsure", False)
         self.sure += row.get("probability", 0.0)
-        self.labels.update(row.get("labels", [row["label"]] if "label" in row else []))
+        self.labels.update([row["label"]] if "label" in row else row.get("labels", []))
 
     def described(self, usual: Mapping[str, int]) -> Iterator[str]:
         """Say how sure the answers are and which labels they give, beside those of the task (`usual`, if known)."""
         if self.sure:
             yield f"mean probability {self.sure / self.good:.2f}"
-        given, of_task, shares = self.labels.total(), sum(usual.values()), []
+        answered, in_task, shares = self.labels.total(), sum(usual.values()), []
         for label, count in self.labels.most_common(MOST_SHOWN):
-            task = f" (task: {usual.get(label, 0) / of_task:.0%})" if of_task else ""
-            shares.append(f"{label} {count / given:.0%}{task}")
+            beside = f" (task: {usual.get(label, 0) / in_task:.0%})" if in_task else ""
+            shares.append(f"{label} {count / answered:.0%}{beside}")
         more = f" and {len(self.labels) - MOST_SHOWN} more" if len(self.labels) > MOST_SHOWN else ""
         if shares:
             yield f"labels: {', '.join(shares)}{more}"

@@ -80,7 +80,8 @@ def predict_command(
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
     folder, artifact = located(model)
     check_asked(folder, at_least, likeliest)
-    fields, keep = [text_field, *([pair_field] if pair_field else [])], [*dict.fromkeys(keep)]
+    fields = [text_field, pair_field] if pair_field else [text_field]
+    keep = [*dict.fromkeys(keep)]
 
     def loaded() -> Asked:
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
@@ -92,13 +93,14 @@ def predict_command(
         made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
         # Kubeflow gives 0 for 0.0
         options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}
-        options |= {"likeliest": likeliest} if likeliest else {}
+        if likeliest:
+            options["likeliest"] = likeliest
         with _raw_files(source, together=False) as raw:  # before the model, which may take a minute
             return fill(open_store(to), raw, source, options, to_format, loaded)
     with ExitStack() as files:
         rows, read = _rows(source, source_format, fields, keep, files)
-        said = loaded().write(rows, source, files.enter_context(written(to, read)))
-    say(f"predict: {said}")
+        summary = loaded().write(rows, source, files.enter_context(written(to, read)))
+    say(f"predict: {summary}")
 
 
 @dataclass
@@ -146,8 +148,8 @@ class Asked:
             why = f"none of its {tally.bad} rows can be predicted; the first: {tally.error}"
             raise InputError(f"nothing of {source} was predicted, because {why}")
         unsure = f", {tally.unsure} of them unsure" if self.at_least else ""
-        said = f"{tally.good} rows predicted{unsure}, {tally.bad} bad rows answered with an error"
-        return "; ".join([said, *tally.described(self.usual)])
+        counted = f"{tally.good} rows predicted{unsure}, {tally.bad} bad rows answered with an error"
+        return "; ".join([counted, *tally.described(self.usual)])
 
 
 def fill(
@@ -173,13 +175,14 @@ def fill(
     """
     from tlm.data.reading.files import absolute, fixed_part
 
-    base, own = fixed_part(source, files), absolute(store.root, os.path.realpath)
-    texts = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(own)]  # no answers
-    if not texts:
+    folder = absolute(store.root, os.path.realpath)
+    to_predict = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(folder)]
+    if not to_predict:
         raise InputError(f"{source} has files in {store.root} alone, which is for answers; name another folder")
-    about, there = canonical_json({"source": str(base), **options}), {one.name for one in store.list("")}
+    base, there = fixed_part(source, files), {entry.name for entry in store.list("")}
+    about = canonical_json({"source": str(base), **options})
     _claim(store, about, there)
-    wanted = {f"{absolute(file.where).relative_to(base)}.{form}": file for file in texts}
+    wanted = {f"{absolute(file.where).relative_to(base)}.{form}": file for file in to_predict}
     new = {name: file for name, file in wanted.items() if name not in there}
     failed = _answer_each(store, new, about, loaded()) if new else []
     before = len(wanted) - len(new)
@@ -197,8 +200,8 @@ def _answer_each(store: Store, new: dict[str, "RawFile"], about: bytes, asked: A
             raise InputError(f"another run with other options began to fill {store.root}; name a new folder")
         try:
             with stored(store, name) as sink:
-                said = asked.write(table_rows(file, asked.fields, asked.keep), file.where, sink)
-            say(f"predict: {file.where}: {said}")
+                summary = asked.write(table_rows(file, asked.fields, asked.keep), file.where, sink)
+            say(f"predict: {file.where}: {summary}")
         except InputError as error:
             failed.append(str(error))
             say(f"predict: {error}")

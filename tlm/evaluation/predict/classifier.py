@@ -31,8 +31,8 @@ class Classifier(EncoderPredictor):
         self.tokenizer, self.model = load_pretrained(folder, AutoModelForSequenceClassification, "a classifier", device)
         longest = longest_input(self.tokenizer, self.model.config)
         cuts = self.tokenizer.is_fast and self.tokenizer.truncation_side == "right"
-        own = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()) if cuts else None
-        super().__init__(config_of(folder), longest, self.tokenizer.model_input_names, own)
+        uncut = Tokenizer.from_str(self.tokenizer.backend_tokenizer.to_str()) if cuts else None
+        super().__init__(config_of(folder), longest, self.tokenizer.model_input_names, uncut)
 
     def tokenize(self, texts: list[str], pairs: list[str] | None) -> Tokens:
         """Tokenize texts or pairs."""
@@ -68,21 +68,18 @@ def load_pretrained(
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]  # no warning about a head that is not needed
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **HERE)
-        model, found = kind.from_pretrained(
+        model, loaded = kind.from_pretrained(
             folder, use_safetensors=True, dtype=torch.float32, output_loading_info=True, **HERE, **options
         )
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"{folder} does not load as {what}: {reason(error)}; expected config.json, a tokenizer and safetensors as "
-            "`save_pretrained` writes them"
-        ) from None
+        expected = "expected config.json, a tokenizer and safetensors as `save_pretrained` writes them"
+        raise InputError(f"{folder} does not load as {what}: {reason(error)}; {expected}") from None
     finally:
         logging.set_verbosity(verbosity)  # type: ignore[no-untyped-call]
-    missing = sorted(name for name in found["missing_keys"] if not name.startswith(unused))
+    missing = sorted(name for name in loaded["missing_keys"] if not name.startswith(unused))
     if missing:
-        raise InputError(
-            f"{folder} lacks weights of {what} ({', '.join(missing[:3])}); fine-tune it as one, or download it again"
-        )
+        names = ", ".join(missing[:3])
+        raise InputError(f"{folder} lacks weights of {what} ({names}); fine-tune it as one, or download it again")
     return tokenizer, model.to(device).eval()
 
 

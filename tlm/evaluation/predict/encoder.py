@@ -129,14 +129,14 @@ def tokenized(
         max_length: Tokens to keep at most, special tokens included.
         cut: Which tokens of a text to keep.
     """
-    found: Tokens = {name: [] for name in names}
+    inputs: Tokens = {name: [] for name in names}
     for text in given:
-        (one,) = tokenizer.encode_batch_fast([text])
-        places = _kept(one.sequence_ids, max_length, cut)
-        values = {"input_ids": one.ids, "attention_mask": one.attention_mask, "token_type_ids": one.type_ids}
-        for name, rows in found.items():
+        (tokens,) = tokenizer.encode_batch_fast([text])
+        places = _kept(tokens.sequence_ids, max_length, cut)
+        values = {"input_ids": tokens.ids, "attention_mask": tokens.attention_mask, "token_type_ids": tokens.type_ids}
+        for name, rows in inputs.items():
             rows.append([values[name][place] for place in places])
-    return found
+    return inputs
 
 
 def _kept(texts: list[int | None], max_length: int, cut: str) -> list[int]:
@@ -144,13 +144,13 @@ def _kept(texts: list[int | None], max_length: int, cut: str) -> list[int]:
 
     `texts` says which text each token is of: 0 or 1; None for special tokens.
     """
-    of = np.array([-1 if text is None else text for text in texts])
-    keep = of < 0
-    places = [np.flatnonzero(of == text) for text in (0, 1)]
-    lengths = np.array([[len(own)] for own in places])
+    text_of = np.array([-1 if text is None else text for text in texts])
+    keep = text_of < 0
+    both = [np.flatnonzero(text_of == text) for text in (0, 1)]
+    lengths = np.array([[len(places)] for places in both])
     counts = longest_first(lengths[0], lengths[1], max_length - int(keep.sum()))
-    for own, length, count in zip(places, lengths, counts, strict=True):
-        keep[own[np.arange(count[0]) + skipped(count, length, cut)]] = True
+    for places, length, count in zip(both, lengths, counts, strict=True):
+        keep[places[np.arange(count[0]) + skipped(count, length, cut)]] = True
     return np.flatnonzero(keep).tolist()  # type: ignore[no-any-return]
 
 
@@ -210,9 +210,8 @@ class OnnxClassifier(EncoderPredictor):
         try:
             import onnxruntime  # type: ignore[import-untyped]
         except ImportError:
-            raise InputError(
-                f"{folder} is an ONNX model; `make install` has what it needs, or in a checkout `pip install '.[onnx]'`"
-            ) from None
+            advice = "`make install` has what it needs, or in a checkout `pip install '.[onnx]'`"
+            raise InputError(f"{folder} is an ONNX model; {advice}") from None
         from tokenizers import Tokenizer
 
         config = config_of(folder)

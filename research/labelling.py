@@ -149,7 +149,8 @@ def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int =
     train, _, labels = _splits(task, "labels-found", distinct=False)
     if not 1 <= round(share * len(train.gold)) <= len(train.gold):
         raise InputError(f"share is {share}; expected a share of 1 to {len(train.gold)} of the training labels")
-    features, likely = features_to_learn(_texts(train)), _likely(to, train, len(labels))
+    likely = _likely(to, train, len(labels))
+    features = features_to_learn(_texts(train))
     results, shares_found = [], dict[str, list[list[float]]]()
     for seed in range(first, first + seeds):
         changed, gold = noisy(train.gold, len(labels), share, seed, likely)

@@ -179,11 +179,11 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
     for split in ("train", "test"):
         if not found[split] and WHOLE not in found:
             there = some([file.name for file in files])
+            if names is not NAMES:
+                raise InputError(f"{path} has no file for {split} among {there}; expected one called {names[split]}")
             raise InputError(
                 f"{path} has no {split} file among {there}; expected train, dev and test (such as {split}.jsonl), "
                 "or all.jsonl in place of dev and test, or the path of a single file to be split"
-                if names is NAMES
-                else f"{path} has no file for {split} among {there}; expected one called {names[split]}"
             )
     used = {file.where for own in found.values() for file in own}
     if left := [file.name for file in files if file.where not in used and names is NAMES]:
@@ -208,10 +208,12 @@ def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_
     free = [example for example, name in named if name not in kept]
     names = [name for _, name in named if name not in kept]
     labels = _rarest(free) if by_label else [""] * len(free)
-    drawn = (draw if any(groups) else assign)(names, labels, shares, seed)
-    drawn = _with_every_label([example.labels for example in free], names, drawn) if by_label else drawn
-    found = [replace(example, split=split) for example, split in zip(free, drawn, strict=True)] + settled
-    return sorted(found, key=lambda example: SPLITS.index(example.split))
+    choose = draw if any(groups) else assign
+    drawn = choose(names, labels, shares, seed)
+    if by_label:
+        drawn = _with_every_label([example.labels for example in free], names, drawn)
+    placed = [replace(example, split=split) for example, split in zip(free, drawn, strict=True)]
+    return sorted(placed + settled, key=lambda example: SPLITS.index(example.split))
 
 
 def _rarest(examples: Sequence[Example]) -> list[str]:
@@ -263,12 +265,13 @@ def find_leaks(splits: Sequence[str], labels: Sequence[Any], texts: Sequence[str
     """
     train = [ordinal for ordinal, split in enumerate(splits) if split == "train"]
     first = {twins[ordinal]: ordinal for ordinal in reversed(train)}
-    leaks = []
+    leaks: list[dict[str, Any]] = []
     for ordinal, split in enumerate(splits):
         if split in ("dev", "test") and twins[ordinal] in first:
             twin = first[twins[ordinal]]
-            leaks.append((ordinal, split, twin, labels[ordinal] == labels[twin], texts[ordinal]))
-    return pa.table(list(zip(*leaks, strict=True)) or [()] * len(LEAKS), schema=LEAKS)
+            same = {"same_label": labels[ordinal] == labels[twin], "text": texts[ordinal]}
+            leaks.append({"example": ordinal, "split": split, "train": twin, **same})
+    return pa.Table.from_pylist(leaks, LEAKS)
 
 
 def _rooms(totals: Mapping[str, int], shares: Mapping[str, float]) -> dict[str, Counter[str]]:

@@ -1,4 +1,7 @@
-"""The selectors: ways to choose text for a task, and what the rest of the program must know of each."""
+"""The selectors: ways to choose text for a task, and what the rest of the program must know of each.
+
+Their code is in `tlm/retrieval/selectors.py`; that of "bm25" and "random" is in `retrieve.py` beside it.
+"""
 
 from math import inf
 from typing import Literal, NamedTuple
@@ -28,7 +31,13 @@ class Selector(NamedTuple):
 
 RERANKED = "rerank"  # by `research.rerank`, with a model that was trained on BM25's text
 SELECTORS = {
-    "bm25": Selector("search", "", "retrieved by BM25 with the training texts as queries", inf, _NO_TERM),
+    "bm25": Selector(
+        by="search",
+        called="",
+        card="retrieved by BM25 with the training texts as queries",
+        sampled=inf,
+        nothing_found=_NO_TERM,
+    ),
     "dense": Selector(
         by="search",
         called="text by vectors",
@@ -43,7 +52,7 @@ SELECTORS = {
         sampled=50_000,
         nothing_found=f"{_NO_TERM}, and {_NO_VECTOR}",
     ),
-    "random": Selector("draw", "random text", "drawn at random from the corpus", sampled=0),
+    "random": Selector(by="draw", called="random text", card="drawn at random from the corpus", sampled=0),
     "dsir": Selector(
         by="score",
         called="text by importance (DSIR)",
@@ -86,5 +95,6 @@ def draws(arm: str, passages: float = inf, *, vectors: bool = False) -> bool:
         passages: How many the corpus has.
         vectors: Whether the vectors are there already, in the index or by a published model.
     """
-    learned = not (vectors and arm in BY_VECTORS)
-    return arm in SELECTORS and passages > SELECTORS[arm].sampled and learned
+    if arm not in SELECTORS or (vectors and arm in BY_VECTORS):
+        return False
+    return passages > SELECTORS[arm].sampled

@@ -12,11 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tiny import write_tiny
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
+from tlm.data.corpus.load import load_corpus
+from tlm.data.tasks.task import load_task
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import export
+from tlm.settings.options import Layout
 
 Hits: TypeAlias = dict[int, list[tuple[int, float]]]  # documents and scores, by query
 
@@ -37,6 +41,14 @@ def cooking(root: str) -> tuple[str, str, str, str]:
     corpus, task = corpus_of(texts, root), task_of(COOKING, root)
     index = build_index(corpus, root=root)
     return corpus, index, task, export(retrieve(index, task, top_k=10, root=root), root=root)
+
+
+def tiny_index(folder: Path) -> tuple[str, str, str, str]:
+    """Root in the folder, and corpus, task and index of the tiny data."""
+    write_tiny(folder)
+    root = str(folder / "root")
+    corpus = load_corpus([str(folder / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
+    return root, corpus, load_task(str(folder / "task"), root=root), build_index(corpus, root=root)
 
 
 def prose(seed: int, words: int = 20) -> str:

@@ -248,7 +248,6 @@ def best(scores: NDArray[np.float64], count: int) -> tuple[Ints, NDArray[np.floa
 def training_texts(task: Artifact) -> list[tuple[int, str]]:
     """Row ordinal and text of each training example, and of each text without a label; those of a pair are joined."""
     table = examples(task)
-    columns = [table[name].to_pylist() for name in ("split", "text", "text_pair")]
-    rows = enumerate(zip(*columns, strict=True))
-    joined = ((ordinal, split, text if pair is None else f"{text} {pair}") for ordinal, (split, text, pair) in rows)
-    return [(ordinal, text) for ordinal, split, text in joined if split in ("train", UNLABELLED)]
+    splits, first, second = (table[name].to_pylist() for name in ("split", "text", "text_pair"))
+    joined = [text if pair is None else f"{text} {pair}" for text, pair in zip(first, second, strict=True)]
+    return [(ordinal, joined[ordinal]) for ordinal, split in enumerate(splits) if split in ("train", UNLABELLED)]

@@ -75,8 +75,9 @@ class Server:
             v1: ready,
         }
         routes = [Route("/metrics", self.metrics, methods=["GET"]), Route(f"{v1}:predict", by_v1, methods=["POST"])]
+        about = protocol.metadata(self.served)
         for model in (v2, f"{v2}/versions/{self.served.version}"):
-            bodies |= {model: protocol.metadata(self.served), f"{model}/ready": ready}
+            bodies |= {model: about, f"{model}/ready": ready}
             routes.append(Route(f"{model}/infer", by_v2, methods=["POST"]))
         routes += [Route(path, Answer(body), methods=["GET"]) for path, body in bodies.items()]
         handlers: Any = {HTTPException: _refused, Exception: _failed}

@@ -11,17 +11,16 @@ from scipy.stats import spearmanr
 from research.rerank import gradients
 from research.rerank.gradients import influences, moved, task_gradient
 from research.rerank.rerank import rerank
+from tests.searchable import tiny_index
 from tests.tiny import write_tiny
 from tests.toys_training import SMALL
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus.load import load_corpus
 from tlm.data.passages import passages as passages_of
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.retrieval.retrieve import retrieve
-from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import export
-from tlm.settings.options import Compute, Layout
+from tlm.settings.options import Compute
 from tlm.training.device import to_device
 from tlm.training.input.batches import HELD_OUT, Masking, collate, generator
 from tlm.training.input.texts import Examples, Texts
@@ -37,11 +36,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Root, BM25's subset, a larger one, and a checkpoint that was trained on the first."""
-    folder = tmp_path_factory.mktemp("influence")
-    write_tiny(folder)
-    root = str(folder / "root")
-    corpus = load_corpus([str(folder / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
-    task, index = load_task(str(folder / "task"), root=root), build_index(corpus, root=root)
+    root, corpus, task, index = tiny_index(tmp_path_factory.mktemp("influence"))
     few, many = (export(retrieve(index, task, top_k=top_k, root=root), root=root) for top_k in (2, 6))
     tokenizer = build_tokenizer(corpus, task, vocab_size=300, root=root)
     given = {"preset": "tiny", "overrides": SMALL, "compute": Compute("cpu"), "root": root}

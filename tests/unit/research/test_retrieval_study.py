@@ -17,28 +17,21 @@ from research.retrieval.step import retrieval_study
 from research.retrieval.study import ranks, shared_by
 from research.retrieval.subsets import Subset, divergence, overlap, sources
 from research.retrieval.words import chosen_rows, log_odds
-from tests.tiny import write_tiny
+from tests.searchable import tiny_index
 from tests.toy_reports import Page, is_safe, toy_world
 from tests.toys import make, read_json, save
 from tlm.artifacts.artifact import Artifact
-from tlm.data.corpus.load import load_corpus
-from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.retrieval.retrieve import retrieve
-from tlm.retrieval.search.index import build_index
 from tlm.retrieval.selectors import word_shares
 from tlm.retrieval.subset.export import export
-from tlm.settings.options import Filters, Layout
+from tlm.settings.options import Filters
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """Root, and a BM25 and a random subset of the tiny corpus, through the real steps."""
-    folder = tmp_path_factory.mktemp("study")
-    write_tiny(folder)
-    root = str(folder / "root")
-    corpus = load_corpus([str(folder / "corpus.jsonl")], layout=Layout(source_field="source"), root=root)
-    task, index = load_task(str(folder / "task"), root=root), build_index(corpus, root=root)
+    root, _, task, index = tiny_index(tmp_path_factory.mktemp("study"))
     found = export(retrieve(index, task, top_k=8, root=root), filters=Filters(overlap=False), root=root)
     drawn = export(
         retrieve(index, task, arm="random", same_size_as=found, root=root), filters=Filters(overlap=False), root=root

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
-from tests.searchable import COOKING, cooking, task_of
+from tests.searchable import COOKING, task_of
 from tests.unit.shallow.test_embeddings import of_model2vec
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages
@@ -27,16 +27,6 @@ from tlm.retrieval.selectors import NO_HIT, RRF, Best, Nearest, fused, packed, u
 from tlm.retrieval.subset.export import export
 from tlm.settings.selectors import BY_VECTORS, SELECTORS
 from tlm.shallow.features import words_of
-
-
-@pytest.fixture
-def root(tmp_path):
-    return str(tmp_path / "root")
-
-
-@pytest.fixture
-def made(root):
-    return cooking(root)
 
 
 def lengths_and_vowels(texts):

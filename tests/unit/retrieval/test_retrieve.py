@@ -25,11 +25,6 @@ PASSAGES = ["red green", "green blue", "blue red red", "yellow", "grey yellow", 
 
 
 @pytest.fixture
-def root(tmp_path):
-    return str(tmp_path / "root")
-
-
-@pytest.fixture
 def index(root):
     return build_index(corpus_of(PASSAGES, root), root=root)
 

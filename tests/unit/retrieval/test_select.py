@@ -60,16 +60,6 @@ def test_every_selector_is_everywhere() -> None:
     check_places(places)
 
 
-@pytest.fixture
-def root(tmp_path):
-    return str(tmp_path / "root")
-
-
-@pytest.fixture
-def made(root):
-    return cooking(root)
-
-
 def test_importance_is_that_of_a_direct_computation():
     """With far more buckets than words, so that hardly any share one."""
     task, corpus = sum(map(grams, COOKING), Counter()), sum(map(grams, KITCHEN_AND_ROAD), Counter())

@@ -109,10 +109,12 @@ class Body(nn.Module):
 
     Attributes:
         head_names: Prefixes of the names of the classification head's parameters.
+        mlm_names: What the library's ``…ForMaskedLM`` calls the parts of the MLM head that have other names here.
         config: The content of config.json.
     """
 
     head_names: tuple[str, ...]
+    mlm_names: ClassVar[dict[str, str]] = {}
     config: dict[str, Any]
 
     def classification_head(self) -> nn.ModuleList:
@@ -149,14 +151,12 @@ class LayeredBody(Body):
         classifier_name: The name of the library's class of the same parameters.
         fixed: Entries of config.json that the code implements.
         dropouts: Names of the dropouts in config.json.
-        mlm_names: What the library's ``…ForMaskedLM`` calls the parts of the MLM head.
     """
 
     classifier_name: str
     pools_all = False
     fixed: ClassVar[dict[str, Any]]
     dropouts: tuple[str, ...]
-    mlm_names: ClassVar[dict[str, str]]
 
     @staticmethod
     @abstractmethod

@@ -21,7 +21,7 @@ from tlm.training.input.located import HERE
 from tlm.training.input.texts import Special
 from tlm.training.input.tokenizer import KEPT
 from tlm.training.model import build
-from tlm.training.model.encoder import Encoder, LayeredBody
+from tlm.training.model.encoder import Encoder
 from tlm.training.model.foreign import model_types, plain_config, trial
 
 Weights: TypeAlias = dict[str, torch.Tensor]
@@ -180,5 +180,5 @@ def _token_head(model: Encoder, theirs: Weights) -> Weights:
     found = {}
     for name in model.mlm.state_dict():
         part, dot, rest = name.partition(".")
-        found[name] = theirs[model.body.mlm_names[part] + dot + rest if isinstance(model.body, LayeredBody) else name]
+        found[name] = theirs[model.body.mlm_names.get(part, part) + dot + rest]
     return found

@@ -322,11 +322,13 @@ def test_rows_of_csv_are_numbered_by_their_first_lines(tmp_path):
 
 def test_bad_tsv_rows_are_set_aside(tmp_path):
     path = tmp_path / "x.tsv"
-    path.write_bytes(b'text\tlabel\na\n"b\tc\n\xff\td\n\n')
+    path.write_bytes(b'text\tlabel\na\n"b\tc\n\xff\td\ne\t"f\n\xff\n\n')
     assert [(row.line, row[1]) for row in rows_of(path)] == [
         (2, "ragged row"),
         (3, {"text": '"b', "label": "c"}),
         (4, "invalid UTF-8"),
+        (5, {"text": "e", "label": '"f'}),
+        (6, "invalid UTF-8"),
     ]
 
 

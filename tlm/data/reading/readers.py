@@ -326,6 +326,9 @@ def _tsv(file: RawFile) -> Iterator[_Record | Reject]:
         try:
             text = line.decode().rstrip("\r\n")
         except UnicodeDecodeError as error:
+            if held is not None:
+                yield held
+                held = None
             yield not_utf8(number, error)
             continue
         row = _Record(number, lines=1, values=[_unquoted(value) for value in text.split("\t")])

@@ -21,6 +21,7 @@ from docker.types import DeviceRequest, Mount
 from kfp import local as kfp_local
 from kfp.dsl.base_component import BaseComponent
 from kfp.local import DockerRunner
+from kfp.local.logging_utils import local_logger_context
 
 from pipelines.compiled import build, check_reachable, load_images, tasks_in, with_images
 from pipelines.form import ONE_OF_EACH, Parallelism
@@ -294,7 +295,8 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any], end_steps: Ca
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w", encoding="utf-8", buffering=1) as log:
         transcript = Transcript(log)
-        with redirect_stdout(transcript), suppress(RuntimeError), stoppable(transcript, end_steps):
+        kept = local_logger_context()  # parallel steps of kfp.local may leave a handler, which would outlive the log
+        with redirect_stdout(transcript), kept, suppress(RuntimeError), stoppable(transcript, end_steps):
             made = str(pipeline(**values).output)
     kind, sentence = transcript.fault or ("", "")
     if kind or not made:  # if kfp.local cannot get a container's exit code, it takes it for a success

@@ -1,6 +1,7 @@
 """What a person sees of a pipeline that runs on this machine, and how its parameters are read."""
 
 import io
+import logging
 import os
 import sys
 from pathlib import Path
@@ -38,6 +39,21 @@ def test_what_a_step_puts_out_is_not_shown_a_second_time(capsys: pytest.CaptureF
         "▸ advise", "    K: the paper's rules.", "    top_k: 5", "    of another step"
     ]  # fmt: skip
     assert log.getvalue() == "".join(pieces)
+
+
+def test_no_handler_outlives_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """kfp.local leaves one where steps ran in parallel; boto3 then logged to a closed file, with a traceback."""
+
+    def pipeline() -> None:
+        logging.getLogger().addHandler(logging.StreamHandler(sys.stdout))
+        logging.getLogger().setLevel(logging.INFO)
+        raise RuntimeError
+
+    monkeypatch.setattr(local, "OUTPUTS", tmp_path)
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    with pytest.raises(Interrupted):
+        local._run_pipeline(pipeline, {}, lambda: None)
+    assert (logging.getLogger().handlers, logging.getLogger().level) == before
 
 
 def test_an_error_is_said_again_if_other_steps_went_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

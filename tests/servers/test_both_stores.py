@@ -95,6 +95,14 @@ def test_delete_may_be_repeated(store):
 # ---- artifacts
 
 
+def test_what_is_deleted_leaves_no_copy_on_this_machine(store):
+    store.write("a/1", b"x")
+    copy = store.local("a/1")
+    assert copy.read_bytes() == b"x"
+    store.delete("a/1")
+    assert not copy.exists()
+
+
 def test_content_does_not_depend_on_the_store(root, tmp_path):
     here, there = make(root), make(f"{tmp_path}/other")
     assert here.manifest == there.manifest

@@ -100,6 +100,7 @@ class S3Store:
 
     def delete(self, name: str) -> None:
         self._call(f"removing {name}", lambda: self.client.delete_object(Bucket=self.bucket, Key=self.prefix + name))
+        self.forget(name)  # else the cache of a machine grows for ever, and keeps what `tlm gc --remove` forgets
 
     def abandoned(self, before: float, delete: bool) -> Iterator[str]:
         for upload in self._items("listing unfinished uploads", "list_multipart_uploads", "Uploads", ""):

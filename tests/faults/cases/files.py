@@ -246,7 +246,8 @@ CASES = {
     ),
     "two files for one split": Case(
         ["load-task task"],
-        "task has both task/dev.jsonl and task/valid.csv; expected one dev file",
+        "task has both task/dev.jsonl and task/valid.csv; expected one dev file, or several of one folder "
+        "and format, called dev-1, dev-2 and so on",
         {**task([("x", "a"), ("y", "b")]), "task/valid.csv": table(("text", "label"), ("z", "a"))},
     ),
 }

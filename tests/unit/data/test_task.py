@@ -342,7 +342,11 @@ BAD = {
     "no train": ({"dev": SPLITS["dev"], "test": SPLITS["test"]}, {}, "no train file among dev.jsonl, test.jsonl"),
     "no test": ({"train": SPLITS["train"], "dev": SPLITS["dev"]}, {}, "no test file"),
     "no test beside all": (dict.fromkeys(["train", "dev", "all"], SPLITS["train"]), {}, "no test file among all"),
-    "two train files": (only(**{"train-2": SPLITS["train"]}), {}, "train.jsonl; expected one train file"),
+    "two train files": (
+        only(**{"train-2": SPLITS["train"]}),
+        {},
+        "train.jsonl; expected one train file, or several of one",
+    ),
     "two folders": ({f"{name}/train-1": SPLITS["train"] for name in "xy"}, {}, "expected one train file"),
 }
 

@@ -175,7 +175,8 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
         folders = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in found[split]}
         if len(matches) > 1 and not (len(folders) == 1 and all(match["number"] for _, match in matches)):
             first, second = found[split][:2]
-            raise InputError(f"{path} has both {first.where} and {second.where}; expected one {split} file")
+            several = f"or several of one folder and format, called {split}-1, {split}-2 and so on"
+            raise InputError(f"{path} has both {first.where} and {second.where}; expected one {split} file, {several}")
     for split in ("train", "test"):
         if not found[split] and WHOLE not in found:
             there = some([file.name for file in files])

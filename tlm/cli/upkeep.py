@@ -16,14 +16,13 @@ from tlm.data.parallel import in_threads
 from tlm.errors import Damaged, InputError, nearest, printable
 from tlm.progress import Answer, say, track
 from tlm.settings.options import NOT_NEGATIVE
-from tlm.shallow.folder import CONFIG, KNOWN
+from tlm.shallow.folder import CONFIG, KNOWN, UNFINISHED
 
 DAY = 86_400.0
 SHOWN = 4  # counts by reason or label
 RESULTS = ("report", "study")  # what users read
 CARD = "README.md"
 ORIGIN = "\n## Provenance\n\n`tlm provenance {}` lists every source of this model, with its licence.\n"
-UNFINISHED = ".unfinished-download"  # holds the URI
 READERS = 10  # of manifests at once: on S3 each is a request, and boto3 keeps as many connections
 TRAINED = ("checkpoint", "model", "metrics")  # what takes long to make
 

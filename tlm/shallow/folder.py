@@ -14,6 +14,7 @@ from tlm.errors import InputError
 
 CONFIG, VOCABULARY, WEIGHTS = "config.json", "vocabulary.json", "weights.safetensors"
 AGAIN = "copy the model again with `tlm download`, or upgrade tlm if a newer one made it"
+UNFINISHED = ".unfinished-download"  # while `tlm download` copies into a folder; holds the URI
 KNOWN = "tlm.json"  # what `tlm download` says of a model: uri, content, and pair, whether it learned from pairs
 FAMILY = "tlm_family"  # key of config.json; without it, the model is one of transformers
 

@@ -23,6 +23,7 @@ from tlm.cli.upkeep import download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.evaluation.predict.models import located
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import export
@@ -78,6 +79,9 @@ def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
         download(uri, str(tmp_path / "out"))
     monkeypatch.undo()
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".unfinished-download", "curve.txt"}
+    (tmp_path / "out" / "config.json").write_text("{}")  # of an earlier model, with --force
+    with pytest.raises(InputError, match=f"out is not copied whole; repeat `tlm download {uri} {tmp_path}/out`"):
+        located(str(tmp_path / "out"))
     with pytest.raises(InputError, match="not an empty folder"):
         download(other, str(tmp_path / "out"))
     download(uri, str(tmp_path / "out"))

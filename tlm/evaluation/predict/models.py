@@ -5,11 +5,16 @@ from typing import Any
 
 from tlm.artifacts.artifact import Artifact
 from tlm.errors import InputError
-from tlm.shallow.folder import CONFIG, known_of
+from tlm.shallow.folder import CONFIG, UNFINISHED, known_of
 
 
 def located(model: str) -> tuple[Path, Artifact | None]:
-    """The folder with config.json, and its artifact: `model` itself and None, or what a URI stands for."""
+    """The folder with config.json, and its artifact: `model` itself and None, or what a URI stands for.
+
+    Raises InputError: `tlm download` has not finished the folder, which may still have files of an earlier model.
+    """
+    if (unfinished := Path(model) / UNFINISHED).is_file():
+        raise InputError(f"{model} is not copied whole; repeat `tlm download {unfinished.read_text()} {model}`")
     if (Path(model) / CONFIG).is_file():
         return Path(model), None
     artifact = trained(model)

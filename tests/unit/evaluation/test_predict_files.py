@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
@@ -112,6 +113,38 @@ def test_a_run_without_new_files_does_not_load_the_model(
     for _ in range(2):
         predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
         monkeypatch.setattr("tlm.evaluation.predict.files.open_predictor", None)
+
+
+def test_a_file_that_changes_while_it_is_answered_is_answered_by_the_next_run(
+    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def growing(file: RawFile, fields: list[str], keep: list[str]) -> Iterator[InputRow]:
+        yield from table_rows(file, fields, keep)
+        if file.where.endswith("b.csv"):
+            (texts / "b.csv").write_text("id,text\n7,seven\n8,eight\n")
+
+    monkeypatch.setattr(files, "table_rows", growing)
+    said = refused(predict_command, model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert "b.csv changed while it was read; repeat the step when nothing writes to it" in said
+    monkeypatch.undo()
+    predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert len((tmp_path / "labels" / "b.csv.jsonl").read_text().splitlines()) == 2
+
+
+def test_files_that_are_newer_than_their_answers_are_named(
+    model: str, texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such a file was replaced under its name, or still being written: its new rows have no answer."""
+    predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
+    predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert "warning" not in capsys.readouterr().err
+    later = (tmp_path / "labels" / "b.csv.jsonl").stat().st_mtime + 60
+    os.utime(texts / "b.csv", (later, later))
+    predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert (
+        f"warning: 1 files changed after they were answered, {texts}/b.csv for one; "
+        "to have such a file answered again, remove its answers (b.csv.jsonl)"
+    ) in capsys.readouterr().err
 
 
 def test_a_folder_that_kubeflow_began_goes_on_anywhere(model: str, texts: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
-from tlm.artifacts.stores.store import Ranges, Store, file_sha256
+from tlm.artifacts.stores.store import Ranges, Store, Stored, file_sha256
 from tlm.data.registry import hub_digest, hub_name
 from tlm.errors import InputError, did_you_mean, is_utf8
 from tlm.progress import say
@@ -90,11 +90,12 @@ class RawFile:
     locate_ranges: Callable[[Ranges], Path] | None = None  # the same, with these bytes alone; only remote files
     piece: Piece | None = None  # if it is only a part of the file
     size: int = 0  # bytes on disk; 0 for a Hub data set, which is streamed
+    modified: float = 0.0  # time of the last change, in seconds since 1970; 0 for a Hub data set
     cache: Path | None = None  # the folder that it is downloaded to
     extra: tuple[str, ...] = ()  # columns to read, too, if it is a parquet file that has them
     header: tuple[str, ...] = ()  # column names of a CSV or TSV file without a header
     bytes_read: int = 0  # on disk, so far
-    _stamp: tuple[int, int] | None = None  # size and time of modification when the digest was taken
+    _stamp: tuple[int, int] | None = None  # size and time of modification before it was read
 
     @property
     def stem(self) -> str:
@@ -110,9 +111,9 @@ class RawFile:
 
     def digest(self) -> str:
         """Return the sha256 of the bytes, or address and commit of a Hub data set."""
+        self.stamp()
         if self.locate is None:
             return hub_digest(self.where)
-        self._stamp = self._now()
         return file_sha256(self.path, self.piece.ranges if self.piece else None)
 
     def drop(self) -> None:
@@ -120,14 +121,20 @@ class RawFile:
         if self.cache is not None:
             self.path.unlink()
 
+    def stamp(self) -> None:
+        """Note how large and how old the file is before it is read, for `check_unchanged`."""
+        self._stamp = self._now() if self.locate else None
+
     def check_unchanged(self) -> None:
-        """Raise InputError if the file changed since its digest was taken: the key would not describe what was read."""
+        """Raise InputError if the file changed since `stamp` or `digest`: what was read may be neither old nor new."""
         if self._stamp is not None and self._now() != self._stamp:
             raise InputError(f"{self.where} changed while it was read; repeat the step when nothing writes to it")
 
     def _now(self) -> tuple[int, int]:
-        stat = self.path.stat()
-        return stat.st_size, stat.st_mtime_ns
+        with suppress(FileNotFoundError):
+            stat = self.path.stat()
+            return stat.st_size, stat.st_mtime_ns
+        return 0, 0  # it is gone, as reading it says
 
 
 @contextmanager
@@ -202,7 +209,8 @@ def _from_disk(path: str) -> list[RawFile]:
     if Path(path).is_dir():
         return [file for name in _readable(path, _walk(path)) for file in _from_disk(str(Path(path) / name))]
     if Path(path).is_file():
-        return [_raw_file(path, lambda: Path(path), Path(path).stat().st_size)]
+        stat = Path(path).stat()
+        return [_raw_file(path, lambda: Path(path), stat.st_size, modified=stat.st_mtime)]
     if Path(path).exists():
         raise InputError(f"{path} is not a regular file; expected a file or a folder")
     if Path(path).is_symlink():
@@ -254,26 +262,26 @@ def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store = S3Store(f"s3://{bucket}")
     store.cache = stack.enter_context(scratch_folder(cache_folder() / "raw", "raw"))
-    sizes = _on_s3(store, address, key.rstrip("/"))
-    if any({"", ".", ".."} & set(name.split("/")) for name in sizes):
+    found = _on_s3(store, address, key.rstrip("/"))
+    if any({"", ".", ".."} & set(one.name.split("/")) for one in found):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
     return [
-        _raw_file(f"s3://{bucket}/{name}", partial(store.local, name, size), size, cache=store.cache,
-                  locate_ranges=partial(store.local_ranges, name, size))
-        for name, size in sizes.items()
+        _raw_file(f"s3://{bucket}/{one.name}", partial(store.local, one.name, one.size), one.size, cache=store.cache,
+                  modified=one.modified, locate_ranges=partial(store.local_ranges, one.name, one.size))
+        for one in found
     ]  # fmt: skip
 
 
-def _on_s3(store: Store, address: str, key: str) -> dict[str, int]:
-    """Return the keys that an address means, with their sizes: an object's, else a folder's, else a pattern's.
+def _on_s3(store: Store, address: str, key: str) -> list[Stored]:
+    """Return the objects that an address means: the one of that key, else those of a folder, else of a pattern.
 
     As on disk, empty parts and "." mean nothing, unless there is an object or folder of exactly that name.
     """
-    sizes = _sizes(store, key)
-    if key in sizes:
-        return {key: sizes[key]}
-    if not key or any(name.startswith(f"{key}/") for name in sizes):
-        return {name: sizes[name] for name in _inside(store, key, sizes)}
+    there = _objects(store, key)
+    if key in there:
+        return [there[key]]
+    if not key or any(name.startswith(f"{key}/") for name in there):
+        return [there[name] for name in _inside(store, key, there)]
     plain = "/".join(part for part in key.split("/") if part not in ("", "."))
     if key != plain:
         return _on_s3(store, address, plain)
@@ -282,16 +290,16 @@ def _on_s3(store: Store, address: str, key: str) -> dict[str, int]:
             f"{address} is neither an object nor a folder; check the bucket and the key, or give {store.root}/{key}* "
             "for all objects whose keys begin so"
         )
-    pattern, sizes = key.split("/"), _sizes(store, MAGIC.split(key)[0])
-    chosen = [name for name in sizes if matches(name.split("/"), pattern)]
-    chosen += [name for folder in matching_folders(sizes, pattern) for name in _inside(store, folder, sizes)]
+    pattern, there = key.split("/"), _objects(store, MAGIC.split(key)[0])
+    chosen = [name for name in there if matches(name.split("/"), pattern)]
+    chosen += [name for folder in matching_folders(there, pattern) for name in _inside(store, folder, there)]
     if not chosen:
         raise InputError(f"{address} matches no object; check the bucket and the pattern")
-    return {name: sizes[name] for name in chosen}
+    return [there[name] for name in dict.fromkeys(chosen)]
 
 
-def _sizes(store: Store, prefix: str) -> dict[str, int]:
-    return {stored.name: stored.size for stored in store.list(prefix) if not stored.name.endswith("/")}
+def _objects(store: Store, prefix: str) -> dict[str, Stored]:
+    return {stored.name: stored for stored in store.list(prefix) if not stored.name.endswith("/")}
 
 
 def _inside(store: Store, folder: str, keys: Iterable[str]) -> list[str]:

@@ -1,8 +1,9 @@
 """Predict files: one file (or stdin) into another, or many into a folder, each once."""
 
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -179,7 +180,7 @@ def fill(
     to_predict = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(folder)]
     if not to_predict:
         raise InputError(f"{source} has files in {store.root} alone, which is for answers; name another folder")
-    base, there = fixed_part(source, files), {entry.name for entry in store.list("")}
+    base, there = fixed_part(source, files), {entry.name: entry.modified for entry in store.list("")}
     about = canonical_json({"source": str(base), **options})
     _claim(store, about, there)
     wanted = {f"{absolute(file.where).relative_to(base)}.{form}": file for file in to_predict}
@@ -187,6 +188,10 @@ def fill(
     failed = _answer_each(store, new, about, loaded()) if new else []
     before = len(wanted) - len(new)
     say(f"predict: files written to {store.root}: {len(new) - len(failed)}; there already: {before}")
+    late = [name for name, file in wanted.items() if int(file.modified) > there.get(name, math.inf)]  # S3 has seconds
+    if late:
+        what = f"{len(late)} files changed after they were answered, {wanted[late[0]].where} for one"
+        say(f"warning: {what}; to have such a file answered again, remove its answers ({late[0]})")
     if failed:
         what = f"{len(failed)} of the {len(wanted)} files of {source} cannot be predicted"
         raise InputError(f"{what}; the first: {failed[0]}")
@@ -200,7 +205,9 @@ def _answer_each(store: Store, new: dict[str, "RawFile"], about: bytes, asked: A
             raise InputError(f"another run with other options began to fill {store.root}; name a new folder")
         try:
             with stored(store, name) as sink:
+                file.stamp()
                 summary = asked.write(table_rows(file, asked.fields, asked.keep), file.where, sink)
+                file.check_unchanged()
             say(f"predict: {file.where}: {summary}")
         except InputError as error:
             failed.append(str(error))
@@ -210,7 +217,7 @@ def _answer_each(store: Store, new: dict[str, "RawFile"], about: bytes, asked: A
     return failed
 
 
-def _claim(store: Store, about: bytes, there: set[str]) -> None:
+def _claim(store: Store, about: bytes, there: Iterable[str]) -> None:
     """Note in a folder how its answers are made. Raises InputError if it has answers that were made in another way."""
     if (found := store.read(ABOUT)) == about:
         return

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
@@ -184,6 +185,19 @@ def test_answers_of_another_model_or_with_other_options_are_not_mixed(model: str
     assert json.loads((tmp_path / "labels" / files.ABOUT).read_text())["model"] == known.content
     download(model, str(tmp_path / "model"))
     predict_command(str(tmp_path / "model"), source=f"{texts}/day-1/a.jsonl", to=f"{tmp_path}/labels")  # the same
+
+
+def test_a_model_that_takes_the_place_of_another_in_its_folder_is_another(
+    model: str, texts: Path, tmp_path: Path
+) -> None:
+    """Without `tlm download`, nothing but its files tells the models of a folder apart."""
+    place, to = tmp_path / "model", f"{tmp_path}/labels/"
+    shutil.copytree(Artifact.open(model).path("model"), place)
+    predict_command(str(place), source=str(texts), to=to)
+    (place / ".noted").write_text("by a program")
+    predict_command(str(place), source=str(texts), to=to)
+    (place / "config.json").write_text((place / "config.json").read_text().replace("odd", "new"))
+    assert "has answers of another model" in refused(predict_command, str(place), source=str(texts), to=to)
 
 
 def test_a_folder_of_answers_within_its_source_is_not_read(model: str, texts: Path) -> None:

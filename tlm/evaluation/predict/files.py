@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from tlm.artifacts.stores import open_store
-from tlm.artifacts.stores.store import Store, canonical_json
+from tlm.artifacts.stores.store import Store, canonical_json, file_sha256, value_sha256
 from tlm.errors import InputError
 from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predict import answers, check_asked
@@ -91,7 +91,7 @@ def predict_command(
         return Asked(open_predictor(folder, device)[0], fields, keep, at_least, likeliest, to_format, usual)
 
     if many:
-        made_with = artifact.content if artifact else known_of(folder).get("content", str(folder.resolve()))
+        made_with = artifact.content if artifact else known_of(folder).get("content") or _digest(folder)
         # Kubeflow gives 0 for 0.0
         options = {"model": made_with, "fields": fields, "keep": keep, "at_least": float(at_least)}
         if likeliest:
@@ -102,6 +102,16 @@ def predict_command(
         rows, read = _rows(source, source_format, fields, keep, files)
         summary = loaded().write(rows, source, files.enter_context(written(to, read)))
     say(f"predict: {summary}")
+
+
+def _digest(folder: Path) -> str:
+    """The digest of the files of a model that `tlm download` did not write; another may take its place under its name.
+
+    Hidden files and folders are left out: they hold what programs note about their downloads.
+    """
+    found = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    shown = {name: path for name, path in found.items() if not any(part.startswith(".") for part in name.parts)}
+    return value_sha256({name.as_posix(): file_sha256(path) for name, path in shown.items()})
 
 
 @dataclass

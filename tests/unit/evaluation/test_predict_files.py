@@ -163,6 +163,17 @@ def test_a_bad_file_stops_no_other_and_is_named_at_the_end(model: str, texts: Pa
     assert {*made(tmp_path / "labels")} == {"day-2/a.jsonl.jsonl", "b.csv.jsonl"}
 
 
+def test_a_table_without_rows_is_answered_with_none(model: str, texts: Path, tmp_path: Path) -> None:
+    """A day without texts is no fault, which would end all later runs with exit code 2; an empty file may be one."""
+    (texts / "quiet.csv").write_text("id,text\n")
+    predict_command(model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert (tmp_path / "labels" / "quiet.csv.jsonl").read_text() == ""
+    (texts / "other.csv").write_text("id,body\n")
+    (texts / "nothing.csv").write_text("")
+    said = refused(predict_command, model, source=str(texts), to=f"{tmp_path}/labels/")
+    assert said.startswith(f"2 of the 6 files of {texts} cannot be predicted; the first: {texts}/nothing.csv is empty")
+
+
 def test_every_option_of_predict_is_everywhere() -> None:
     asked = {*signature(predict_command).parameters} - {"source_format", "to_format", "device"}
     known = {"model", "source", "to", "pair_field"}.union(*OTHER_OPTIONS)

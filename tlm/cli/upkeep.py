@@ -215,7 +215,9 @@ def _kept(artifacts: list[Artifact], made_from: dict[str, set[str]], keep_runs: 
     trained = {artifact.folder_name for artifact in artifacts if artifact.manifest.kind in TRAINED}
     kept = [folder for newest_first in results for folder in newest_first[:keep_runs]]
     say(f"keeping {len(kept)} of {sum(map(len, results))} reports and studies, the newest of each task")
-    return (trained - covered).union(kept)
+    if uncovered := trained - covered:  # such as a model that was in use when its report went
+        say(f"keeping {len(uncovered)} checkpoints, models and metrics of no report or study; --remove URI removes one")
+    return uncovered.union(kept)
 
 
 def _results(newest_first: list[Artifact], made_from: dict[str, set[str]]) -> list[list[str]]:

@@ -412,7 +412,7 @@ def test_gc_removes_nothing_if_the_days_are_no_number(tmp_path: Path) -> None:
     assert there(corpus) == [True]
 
 
-def test_gc_offers_no_trained_model_that_no_report_covers(tmp_path: Path) -> None:
+def test_gc_offers_no_trained_model_that_no_report_covers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = make(tmp_path, "corpus", 1)
     checkpoint = make(tmp_path, "checkpoint", 1, corpus=corpus)
     models = [make(tmp_path, "model", seed, checkpoint=checkpoint) for seed in range(5)]
@@ -422,6 +422,8 @@ def test_gc_offers_no_trained_model_that_no_report_covers(tmp_path: Path) -> Non
     gc(keep_runs=1, delete=True, root=str(tmp_path))
     assert there(corpus, checkpoint, *models, metrics) == [True] * 8
     assert there(unneeded) == [False]
+    said = "keeping 7 checkpoints, models and metrics of no report or study; --remove URI removes one"
+    assert said in capsys.readouterr().err
 
 
 def printed(*arguments: str) -> object:

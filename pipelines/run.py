@@ -10,7 +10,7 @@ from docstring_parser import parse
 
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
 from tlm.cli.command import PLAIN, command
-from tlm.cli.main import fail, for_users, spell_out
+from tlm.cli.main import fail, for_users, ready_streams
 from tlm.errors import STOPS, InputError
 from tlm.progress import say
 
@@ -173,7 +173,7 @@ def upload(*, source: PipelineFile, connection: Connection, name: str = "", vers
 
 def main() -> None:
     """Run the program. Errors end it with one sentence on stderr and an exit code, as they end `tlm`."""
-    spell_out()
+    ready_streams()
     try:
         app()
     except Exception as error:

@@ -38,12 +38,12 @@ def say(message: str) -> None:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
-    """Let the work go on where stderr cannot be written, as its terminal or the program that read it is gone."""
+def unheard(stream: str = "stderr") -> Iterator[None]:
+    """Let the work go on where a stream cannot be written, as its terminal or the program that read it is gone."""
     try:
         yield
     except OSError:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+        setattr(sys, stream, open(os.devnull, "w", errors="replace"))  # noqa: SIM115, PTH123
 
 
 def track(items: Iterable[T], label: str, total: float | None = None, unit: str = "") -> Iterator[T]:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
@@ -42,6 +43,7 @@ def command(function: Callable[..., Any]) -> Callable[..., None]:
         result = called(**values)
         if result is not None:
             print(_as_json(result) if as_json else result)
+        sys.stdout.flush()  # here, as at the exit an error would be no sentence
 
     run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -6,6 +6,7 @@ Only the module of the command that is called is imported, so that ``tlm --help`
 
 import errno
 import io
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tlm import __version__
 from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError
-from tlm.progress import say
+from tlm.progress import say, unheard
 
 if TYPE_CHECKING:
     import typer  # imported by the functions below: what is imported here runs before Ctrl-C is handled
@@ -92,7 +93,7 @@ def main(run: Callable[[], object] = tlm) -> None:
     The codes: 2 wrong input, 3 interrupted (repeat to resume), 129 SIGHUP, 130 Ctrl-C, 143 SIGTERM.
     """
     arrived: list[type[Terminated]] = []
-    spell_out()
+    ready_streams()
 
     def stop(number: int, frame: Any) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a lost terminal, shell and kernel send one each
@@ -111,8 +112,14 @@ def main(run: Callable[[], object] = tlm) -> None:
         fail(for_users(error))
 
 
-def spell_out() -> None:
-    """Let stdout escape characters that its encoding lacks; a stream in memory lacks none."""
+def ready_streams() -> None:
+    """Let stdout escape characters that its encoding lacks; a stream in memory lacks none.
+
+    A stream that is closed (``>&-``) is /dev/null from here on, so that no file gets its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, errors="replace"))  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -144,10 +151,12 @@ class _Stopped(BaseException):
 def fail(error: TlmError, program: str = "tlm") -> NoReturn:
     """End the program with the sentence of an error and its exit code."""
     say(f"{program}: {error}")
+    with unheard("stdout"):  # what cannot be written is not tried again at the exit
+        sys.stdout.flush()
     sys.exit(error.exit_code)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(__version__)
+        print(__version__, flush=True)
         sys.exit()

@@ -23,6 +23,7 @@ from tlm.errors import NO_TORCH
 ROOT = Path(__file__).parents[3]
 NO_MEMORY = "not enough memory; give this process more (`ulimit -v`, a pod's limit), then repeat"
 EVERY = {**COMMANDS, **STUDIES}
+BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
 
 
 def tlm(*arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
@@ -45,6 +46,45 @@ def test_a_disk_that_is_full_for_an_array_of_numpy_interrupts() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, text=True)
     assert done.stderr.startswith("tlm: no space left on the disk (while reading or writing); free some, then repeat")
     assert done.returncode == 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("arguments", [["--version"], ["show", "tiny"]])
+def test_an_answer_that_finds_no_space_interrupts(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "tlm.cli", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=BUFFERED)
+    expected = "tlm: no space left on the disk (while reading or writing); free some, then repeat\n"
+    assert (done.returncode, done.stderr) == (3, expected)
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["show", "tiny"]])
+def test_an_answer_that_nobody_reads_is_no_traceback(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "tlm.cli", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=BUFFERED)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_stream_that_is_closed_reads_and_writes_nothing(tmp_path: Path) -> None:
+    code = """
+import sys
+from tlm.cli.main import main
+from tlm.progress import say
+
+def run():
+    print("an answer")
+    say("a message \N{EURO SIGN}")
+    with open(sys.argv[1], "w") as file:
+        file.write(f"{file.fileno() > 2} {sys.stdin.read()!r}")
+
+main(run)
+"""
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code, str(tmp_path / "file")]
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
+    assert (tmp_path / "file").read_text() == "True ''"
 
 
 def test_of_a_copy_the_file_that_is_written_is_named() -> None:

@@ -116,7 +116,7 @@ def flat(
             continue
         fields, meaning_of = _fields(parameter.replace(annotation=kind), form), _inherited(kind)
         parameters += fields.values()
-        meanings |= {shown.name: meaning_of[field] for field, shown in fields.items()}
+        meanings |= {shown.name: meaning_of.get(field, "") for field, shown in fields.items()}
         groups[name] = (SimpleNamespace if form else kind, fields)
     meanings |= {name: meaning for name, meaning in descriptions(function).items() if name not in groups}
     if form:

@@ -68,6 +68,12 @@ def test_an_answer_that_nobody_reads_is_no_traceback(arguments: list[str]) -> No
     assert (done.returncode, done.stderr) == (1, "")
 
 
+def test_without_docstrings_commands_work() -> None:
+    """As with PYTHONOPTIMIZE=2."""
+    command = [sys.executable, "-OO", "-m", "tlm.cli", "load-corpus", "--help"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True).returncode == 0
+
+
 def test_a_stream_that_is_closed_reads_and_writes_nothing(tmp_path: Path) -> None:
     code = """
 import sys

@@ -285,6 +285,16 @@ def test_what_ends_in_the_middle_leaves_no_file(
     assert {*made(tmp_path / "labels")} == {"b.csv.jsonl"}  # the first, of one row
 
 
+def test_a_folder_called_as_stdout_is_not_filled(
+    model: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "-").mkdir()
+    monkeypatch.chdir(tmp_path)
+    predict_command(model, source=str(texts / "b.csv"))
+    assert capsys.readouterr().out.startswith('{"row": 1')
+    assert not [*(tmp_path / "-").iterdir()]
+
+
 def test_a_folder_needs_files(model: str, tmp_path: Path) -> None:
     assert "is a folder; name files with --source" in refused(predict_command, model, to=f"{tmp_path}/labels/")
     with pytest.raises(InputError, match="leave out --source-format"):

@@ -71,7 +71,7 @@ def predict_command(
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
     to = to.removeprefix("file://")
-    many = to.endswith("/") or (to != "" and Path(to).is_dir())
+    many = to.endswith("/") or (to not in ("", "-") and Path(to).is_dir())
     for file, form, others in ((source, source_format, SHEETS), (to, to_format, (*TABLES, *SHEETS))):
         if form == "auto" and file.lower().endswith(others):
             raise InputError(f"{file} is not called .jsonl, .csv or .txt; predict reads and writes these: convert it")

@@ -9,6 +9,7 @@ import typer
 from docstring_parser import parse
 
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
+from tlm.artifacts.stores.local import here, whole
 from tlm.cli.command import PLAIN, command
 from tlm.cli.main import fail, for_users, ready_streams
 from tlm.errors import STOPS, InputError
@@ -84,8 +85,9 @@ def compile(
         raise InputError(f"--output {output}: must end in .yaml")
     manifests = {"kubernetes_manifests": kubernetes_manifests, "namespace": namespace, "version": version}
     text = compile_text(images, pipeline, machines, kfp_2_15=kfp_2_15, **manifests)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(text, encoding="utf-8")
+    here(output).parent.mkdir(parents=True, exist_ok=True)
+    with whole(output) as file:
+        file.write(text)
 
 
 @add

@@ -62,6 +62,10 @@ def test_the_resources_of_another_pipeline_have_its_name(cli, tmp_path: Path) ->
             "/proc/no: No such file or directory; fix that, then repeat",
         ),
         (
+            ("-o", "s3://bucket/tlm.yaml", "--images", GOLDEN / "images.json"),
+            "s3:/bucket/tlm.yaml is not on this machine; name a file or folder here",
+        ),
+        (
             ("-o", "x.yaml", "--kubernetes-manifests", "--version", "A_B"),
             "'tlm-A_B' is no name for a Kubernetes resource",
         ),

@@ -5,12 +5,12 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from tlm.artifacts.artifact import MANIFEST, Artifact, home
 from tlm.artifacts.artifact import remove as remove_artifact
 from tlm.artifacts.stores import IDENTITY, identity, open_store
+from tlm.artifacts.stores.local import here
 from tlm.artifacts.stores.store import KINDS, Store, Stored, folder_of
 from tlm.data.parallel import in_threads
 from tlm.errors import Damaged, InputError, nearest, printable
@@ -39,12 +39,12 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
         folder: Folder to write to; created if necessary.
         force: Write even if the folder is not empty.
     """
-    artifact, target = Artifact.open(uri), Path(folder)
+    artifact, target = Artifact.open(uri), here(folder)
     unfinished = target / UNFINISHED
-    continues = unfinished.is_file() and unfinished.read_text() == artifact.uri
+    continues = unfinished.is_file() and unfinished.read_text() in ("", artifact.uri)  # "": the disk was full
     is_taken = target.exists() and (not target.is_dir() or any(target.iterdir()))
     if is_taken and not (continues or force):
-        raise InputError(f"{folder} is not an empty folder; name another, or give --force to write into it")
+        raise InputError(f"{target} is not an empty folder; name another, or give --force to write into it")
     target.mkdir(parents=True, exist_ok=True)
     unfinished.write_text(artifact.uri)
     for entry in artifact.entries():

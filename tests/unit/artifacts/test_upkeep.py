@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tiny import refused
 from tlm.artifacts.artifact import Artifact, FileEntry
 from tlm.artifacts.produce import Draft, Progress, Recipe, produce
+from tlm.artifacts.stores.local import whole
 from tlm.artifacts.stores.store import Store, signed_json
 from tlm.cli import upkeep
-from tlm.cli.upkeep import download, gc, ls
+from tlm.cli.upkeep import UNFINISHED, download, gc, ls
 from tlm.data.corpus.load import load_corpus
 from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
+from tlm.evaluation.origins.provenance import provenance
 from tlm.evaluation.predict.models import located
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
@@ -67,12 +71,12 @@ def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, other = (make(tmp_path / "store", "model", seed) for seed in (1, 2))
-    whole = Artifact.verified
+    verified = Artifact.verified
 
     def interrupted(self: Artifact, entry: FileEntry) -> Path:
         if entry.logical == "model/config.json":
             raise KeyboardInterrupt
-        return whole(self, entry)
+        return verified(self, entry)
 
     monkeypatch.setattr(Artifact, "verified", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -86,6 +90,31 @@ def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
         download(other, str(tmp_path / "out"))
     download(uri, str(tmp_path / "out"))
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"config.json", "curve.txt", "tlm.json"}
+
+
+def test_a_download_goes_on_where_the_disk_had_no_space_for_its_mark(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / UNFINISHED).touch()
+    download(make(tmp_path / "store", "model", 1), str(tmp_path / "out"))
+    assert not (tmp_path / "out" / UNFINISHED).exists()
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/out", "file:///out"])
+def test_no_folder_gets_the_name_of_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    uri = make(tmp_path / "store", "corpus", 1)
+    monkeypatch.chdir(tmp_path)
+    for error in (refused(download, uri, address), refused(provenance, uri, to=address)):
+        assert error.startswith(f"{address} is not on this machine; name a file or folder here")
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    (file := tmp_path / "page.html").write_text("before")
+    with suppress(OSError), whole(file) as sink:
+        sink.write("half of it")
+        sink.flush()
+        raise OSError("no space")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page.html", "before")]
 
 
 def test_a_downloaded_card_says_where_the_model_comes_from(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import resource
 from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
@@ -112,6 +113,18 @@ def test_a_file_with_somebodys_texts_is_kept_and_imported_answers_have_no_notebo
         notebook, imported, to=str(tmp_path / "new.ipynb")
     )
     assert not (tmp_path / "new.ipynb").exists()
+
+
+def test_a_disk_that_is_full_leaves_no_file_that_the_next_try_would_refuse(tmp_path: Path) -> None:
+    metrics, path = metrics_of("plain", tmp_path), str(tmp_path / "model.ipynb")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            notebook(metrics, to=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert notebook(metrics, to=path) == path
 
 
 def test_a_model_without_mistakes_has_a_notebook_too(tmp_path: Path) -> None:

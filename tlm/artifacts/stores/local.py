@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -12,9 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from tlm.artifacts.stores.store import KINDS, Stored
 from tlm.errors import InputError
+from tlm.progress import say
 
 STRAY_SECONDS = 86_400.0
 
@@ -76,6 +79,38 @@ def _remove_stale(parent: Path) -> None:
         with suppress(OSError):  # another process has just published it, or it is another user's
             if path.suffix != ".lock" and path.is_file() and time.time() - path.stat().st_mtime > STRAY_SECONDS:
                 path.unlink()
+
+
+def here(path: str | Path) -> Path:
+    """Return a path on this machine. Raises InputError where it is an address, such as s3://bucket/folder."""
+    if re.match(r"\w+:/", str(path)):
+        raise InputError(f"{path} is not on this machine; name a file or folder here, and copy it there yourself")
+    return Path(path)
+
+
+@contextmanager
+def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
+    """Open a text file that appears at the end, and not after an error: then `otherwise` is said.
+
+    Raises InputError: it cannot be made, as its folder does not exist or nobody may write there.
+    """
+    target = part = path if path.exists() and not path.is_file() else path.resolve()  # a pipe has no other name
+    if (target.is_file() or not target.exists()) and os.access(target.parent, os.W_OK):  # no device
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        sink = part.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; name a file in a folder that exists") from None
+    try:
+        with sink:
+            yield sink
+        if part != target:
+            shutil.move(part, target)  # copies where the file is a mount, which cannot be replaced
+    finally:
+        if part != target and part.exists():
+            part.unlink()
+            if otherwise:
+                say(otherwise)
 
 
 TRIES = 20  # to put a file into a folder that other processes remove

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.stores.local import here, whole
 from tlm.data.passages import passages
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Line, Quote, Row, Span, Table, opening
 from tlm.evaluation.pages.plain import terminal
@@ -38,14 +38,15 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
     found = contents(subject, every)
     page = list(blocks(found))
     if to:
-        Path(to).mkdir(parents=True, exist_ok=True)
-        write_pages(Path(to), "provenance", subject.folder_name, page, found)
+        (folder := here(to)).mkdir(parents=True, exist_ok=True)
+        write_pages(folder, "provenance", subject.folder_name, page, found)
         try:
             from tlm.evaluation.origins.bom import bill
         except ImportError:
             say("provenance: no bom.cdx.json: it needs `make install`, or in a checkout `pip install '.[bom]'`")
         else:
-            (Path(to) / "bom.cdx.json").write_text(bill(subject, every, found), encoding="utf-8", newline="\n")
+            with whole(folder / "bom.cdx.json") as file:
+                file.write(bill(subject, every, found))
     return Answer(terminal(page), found)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tlm.artifacts.stores.local import whole
 from tlm.evaluation.pages import blocks as page
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
@@ -30,7 +31,8 @@ def write_pages(folder: Path, kind: str, title: str, blocks: Sequence[page.Block
     data = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     texts = {"html": html(f"{title} · TLM {kind}", blocks), "md": markdown(blocks), "json": data}
     for form, text in texts.items():
-        (folder / f"{kind}.{form}").write_text(text, encoding="utf-8", newline="\n")
+        with whole(folder / f"{kind}.{form}") as file:
+            file.write(text)
 
 
 def html(title: str, blocks: Iterable[page.Block]) -> str:

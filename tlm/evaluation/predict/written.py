@@ -2,10 +2,7 @@
 
 import csv
 import json
-import os
 import re
-import secrets
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,12 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from tlm.artifacts.stores import open_store
-from tlm.artifacts.stores.local import scratch_folder
+from tlm.artifacts.stores.local import scratch_folder, whole
 from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped, label_text, spelled
 from tlm.evaluation.predict.predictor import Predictor
-from tlm.progress import say
 
 WriteFormat = Literal["jsonl", "csv"]
 MOST_SHOWN = 5  # labels, in the log
@@ -153,29 +149,15 @@ def written(to: str, read: Sequence[Path]) -> Iterator[TextIO]:
         sys.stdout.flush()
         return
     path = Path(to)
-    target = part = path if path.exists() and not path.is_file() else path.resolve()  # a pipe has no other name
-    if path in read or (target.exists() and any(target.samefile(one) for one in read if one.exists())):
+    if path in read or (path.exists() and any(path.samefile(one) for one in read if one.exists())):
         raise InputError(f"{to} is a file that is read; name another one to write")
     if "://" in to:
         folder, _, name = to.rpartition("/")
         with stored(open_store(folder), name) as sink:
             yield sink
         return
-    if (target.is_file() or not target.exists()) and os.access(target.parent, os.W_OK):  # no device
-        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        sink = part.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise InputError(f"{to} cannot be written: {error.strerror}; name a file in a folder that exists") from None
-    try:
-        with sink:
-            yield sink
-        if part != target:
-            shutil.move(part, target)  # copies where `to` is a mount, which cannot be replaced
-    finally:
-        if part.exists() and part != target:
-            part.unlink()
-            say(f"{to} is not written; the command begins with the first row each time")
+    with whole(path, f"{to} is not written; the command begins with the first row each time") as sink:
+        yield sink
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """A Jupyter notebook on a model: its gravest mistakes, what decided one of them, and its answers to other texts."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
+from tlm.artifacts.stores.local import here, whole
 from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Heading, Span, Text
@@ -67,8 +67,9 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
     found = Artifact.open(model, "metrics", "report")
     metrics = recommended_by(found)[0] if found.manifest.kind == "report" else found
     trained(metrics.uri)  # refuses imported predictions
-    if Path(to).exists():
-        raise InputError(f"{to} exists, perhaps with texts of yours; name a new file")
+    path = here(to)
+    if path.exists():
+        raise InputError(f"{path} exists, perhaps with texts of yours; name a new file")
     facts = metrics.details
     scores = " and ".join(f"{100 * facts[split]:.1f} on {split}" for split in ("dev", "test"))
     names = metric_names(metrics.json("metrics.json")["labels"])
@@ -80,7 +81,8 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     numbered = [{"id": f"cell-{number}", **cell} for number, cell in enumerate(cells)]
     book = {"cells": numbered, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    Path(to).write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with whole(path) as file:
+        file.write(json.dumps(book, indent=1, ensure_ascii=False) + "\n")
     return to
 
 

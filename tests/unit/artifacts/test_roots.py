@@ -34,6 +34,19 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     assert later(root="~/store").startswith(f"{tmp_path}/home/store/later/")
 
 
+def test_a_home_of_nobody_and_a_folder_that_was_removed_are_a_sentence(tmp_path, monkeypatch):
+    """A container's user has no home if it is not in /etc/passwd."""
+    with pytest.raises(
+        InputError, match=r"root '~nobody-s/store': Could not determine home dir.*; give the whole path"
+    ):
+        open_store("~nobody-s/store")
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+    with pytest.raises(InputError, match=r"root 'artifacts': .*No such file or directory; give the whole path"):
+        open_store(None)
+
+
 def test_a_root_in_another_encoding_is_refused_before_any_work(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"root '.*/st-.*': the name is not valid UTF-8; rename the folder"):
         open_store(f"{tmp_path}/st-\udce9")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tlm.artifacts.stores.local import LocalStore
 from tlm.artifacts.stores.store import Store, canonical_json, value_sha256
-from tlm.errors import InputError, is_utf8
+from tlm.errors import InputError, is_utf8, reason
 
 DEFAULT_ROOT = "artifacts"
 
@@ -29,7 +29,10 @@ def open_store(root: str | None) -> Store:
     root = named_root(root) or DEFAULT_ROOT
     if root.startswith("s3:/") and not root.startswith("s3://"):
         raise InputError(f"root '{root}' has one slash; give s3://bucket/prefix")
-    return opened(root if "://" in root else f"file://{Path(root).expanduser().absolute()}")
+    try:
+        return opened(root if "://" in root else f"file://{Path(root).expanduser().absolute()}")
+    except (RuntimeError, FileNotFoundError) as error:  # nobody has that home, or this folder was removed
+        raise InputError(f"root '{root}': {reason(error)}; give the whole path") from None
 
 
 @lru_cache

@@ -85,7 +85,8 @@ def compile(
         raise InputError(f"--output {output}: must end in .yaml")
     manifests = {"kubernetes_manifests": kubernetes_manifests, "namespace": namespace, "version": version}
     text = compile_text(images, pipeline, machines, kfp_2_15=kfp_2_15, **manifests)
-    here(output).parent.mkdir(parents=True, exist_ok=True)
+    output = here(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
     with whole(output) as file:
         file.write(text)
 

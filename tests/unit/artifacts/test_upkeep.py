@@ -108,6 +108,13 @@ def test_no_folder_gets_the_name_of_an_address(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
+def test_no_folder_gets_the_name_of_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No shell replaces the ~ of ``--to=~/out``."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    download(make(tmp_path / "store", "corpus", 1), "~/out")
+    assert (tmp_path / "out" / "curve.txt").is_file()
+
+
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     (file := tmp_path / "page.html").write_text("before")
     with suppress(OSError), whole(file) as sink:

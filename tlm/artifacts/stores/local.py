@@ -82,10 +82,10 @@ def _remove_stale(parent: Path) -> None:
 
 
 def here(path: str | Path) -> Path:
-    """Return a path on this machine. Raises InputError where it is an address, such as s3://bucket/folder."""
+    """Return a path on this machine; ~ is home. Raises InputError where it is an address, as s3://bucket/folder."""
     if re.match(r"\w+:/", str(path)):
         raise InputError(f"{path} is not on this machine; name a file or folder here, and copy it there yourself")
-    return Path(path)
+    return Path(os.path.expanduser(path))  # noqa: PTH111  that of pathlib fails if nobody has that home
 
 
 @contextmanager

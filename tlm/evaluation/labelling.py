@@ -36,7 +36,7 @@ from tlm.evaluation.predict.written import check_new, write_new
 from tlm.evaluation.score.baseline import NAMES
 from tlm.progress import say, track
 from tlm.retrieval.search.index import open_engine
-from tlm.settings.options import POSITIVE, Fields, Range
+from tlm.settings.options import NOT_NEGATIVE, POSITIVE, Fields, Range
 from tlm.settings.sections import MOST_HITS
 
 if TYPE_CHECKING:
@@ -273,6 +273,7 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
         raise InputError(f"{task} is a regression; label-errors needs a task with classes")
     if to:
         check_new(to)
+    NOT_NEGATIVE.check("top", top)
     gold, ordinals, means = learned(opened, named_marks(spans) if spans else None)
     found, likely = wrong(means, gold)
     rows = []

@@ -25,6 +25,7 @@ from research.labelling import (
 from research.labelling import noisy as with_noise
 from tests.conftest import missing
 from tests.searchable import KITCHEN_AND_ROAD, corpus_of
+from tests.tiny import refused
 from tests.toys import Row, make_task
 from tests.toys_several import several
 from tlm.artifacts.artifact import Artifact
@@ -257,6 +258,7 @@ def test_changed_labels_are_listed_with_the_likely_ones_and_test_is_left_alone(t
         for number, (text, pair, label, split) in enumerate(ROWS)
     ]
     task = make_task(tmp_path, rows, "macro_f1", ["kitchen", "road"])
+    assert refused(label_errors, task, top=-1) == "top is -1; expected 0 or more"
     shown = label_errors(task, to=str(tmp_path / "wrong.csv"), top=2)
     with (tmp_path / "wrong.csv").open(encoding="utf-8-sig", newline="") as file:
         found = list(csv.DictReader(file))

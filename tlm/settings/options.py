@@ -15,6 +15,7 @@ from tlm.errors import InputError
 
 MIN_TOKENS = 3  # of an n-gram: a text of one or two ("yes", "very good") would remove every passage that has it
 MIN_CHARACTERS = 8  # of a text, where a word may be one letter: "太好了" would do the same
+LARGEST = 2**63 - 1  # what libraries take
 FINE: Final = "fine"  # marks a setting that the form of a pipeline leaves out
 LATER = ("license_field", "label_separator")  # settings that came after the first keys, which stand for empty ones
 
@@ -38,6 +39,8 @@ class Range(NamedTuple):
         """Raise InputError for another number."""
         if not (self.least <= value <= self.most and value > self.above):
             raise InputError(f"{name} is {value}; expected {self.expected}")
+        if LARGEST < abs(value) < inf:
+            raise InputError(f"{name} is {value}; expected {self.expected}, and less than 2**63")
 
 
 NOT_NEGATIVE = Range("0 or more", 0)
@@ -191,7 +194,7 @@ class Filters(Options):
     overlap_share: Share = 0.3
     passage_share: Share = 0.5
     ngram: Annotated[
-        int, Range(f"at least {MIN_TOKENS}: shorter runs of words are in every text", MIN_TOKENS), FINE
+        int, Range(f"{MIN_TOKENS} to 1000: shorter runs of words are in every text", MIN_TOKENS, 1000), FINE
     ] = 8
     min_words: Annotated[int, Range("0 (keep all) or more", 0), FINE] = 5
 

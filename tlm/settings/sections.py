@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MOST_HITS = 10_000  # of a query; Elasticsearch's default limit (index.max_result_window), used for both engines
-Count: TypeAlias = Annotated[int, Field(gt=0)]
+Count: TypeAlias = Annotated[int, Field(gt=0, le=10**9)]
 Amount: TypeAlias = Annotated[float, Field(ge=0)]
 Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
-Rate: TypeAlias = Annotated[float, Field(gt=0)]
+Rate: TypeAlias = Annotated[float, Field(gt=0, le=10**9)]
 Schedule: TypeAlias = Literal["linear", "cosine", "constant"]
 Precision: TypeAlias = Literal["fp32", "bf16", "auto"]
 

@@ -164,7 +164,7 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
         ({"arms": ""}, "arms: '' is empty"),
         (
             {"overrides": ["tokenizer.vocab_size=123"]},
-            "tokenizer.vocab_size is 123; expected at least 200 for wordpiece",
+            "tokenizer.vocab_size is 123; expected 200 to 10,000,000 for wordpiece",
         ),
         ({"seeds": "0,0"}, "seeds: '0,0' is empty or names one twice"),
         *(

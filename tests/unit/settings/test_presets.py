@@ -66,6 +66,11 @@ def test_overrides_do_not_change_the_preset_for_the_next_one():
         ("train.rho1=1.5", "setting train.rho1=1.5 cannot be"),
         ("train.rho2=-1", "setting train.rho2=-1 cannot be"),
         ("train.steps=0", "setting train.steps=0 cannot be: expected greater than 0"),
+        (
+            "train.steps=9999999999",
+            "setting train.steps=9999999999 cannot be: expected less than or equal to 1000000000",
+        ),
+        ("finetune.epochs=1e19", "setting finetune.epochs=1e19 cannot be: expected less than or equal to 1000000000"),
         ("retrieve.top_k=0", "setting retrieve.top_k=0 cannot be: expected greater than 0"),
         ("train.lr=0", "setting train.lr=0 cannot be"),
         ("train.lr=nan", "setting train.lr=nan cannot be: expected a finite number"),

@@ -350,6 +350,8 @@ def test_what_cannot_be_trained_is_said_before_any_work(root, examples, start):
         train(examples, overrides=["train.rho1=inf"], **common)
     with pytest.raises(InputError, match="seed is -1; expected 0 or more"):
         train(examples, subset=subset, seed=-1, **common)
+    with pytest.raises(InputError, match="seed is 18446744073709551616; expected 0 or more, and less than"):
+        train(examples, subset=subset, seed=2**64, **common)
     with pytest.raises(InputError, match="is a tokenizer; expected a task"):
         train(words, **common)
     for device in ("gpu", "cpu:"):

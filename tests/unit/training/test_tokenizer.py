@@ -206,7 +206,8 @@ def test_an_existing_tokenizer_is_adopted_with_its_own_special_tokens(tmp_path):
     ("settings", "message"),
     [
         ({"kind": "wordpice"}, "kind 'wordpice' is unknown; did you mean 'wordpiece'"),
-        ({"vocab_size": 10}, "vocab_size is 10; expected at least 200 for wordpiece"),
+        ({"vocab_size": 10}, "vocab_size is 10; expected 200 to 10,000,000 for wordpiece"),
+        ({"vocab_size": 10**12}, "vocab_size is 1000000000000; expected 200 to 10,000,000 for wordpiece"),
         ({"sample": -1}, "sample is -1; expected 0"),
         ({"existing": "./nowhere"}, "./nowhere: there is no such file or folder"),
     ],

@@ -190,8 +190,9 @@ def with_layout(tokenizer: Tokenizer, special: dict[str, str], between: int = 1)
 
 
 VERSION, TRIM_VERSION = 2, 1  # of the vocabulary, and of a trimmed one
-# The least is about what single characters and special tokens need.
-SIZES = {"wordpiece": Range("at least 200 for wordpiece", 200), "bpe": Range("at least 300 for bpe", 300)}
+LEAST = {"wordpiece": 200, "bpe": 300}  # about what single characters and special tokens need
+MOST = 10_000_000
+SIZES = {kind: Range(f"{least} to {MOST:,} for {kind}", least, MOST) for kind, least in LEAST.items()}
 
 
 def build_tokenizer(

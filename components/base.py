@@ -8,7 +8,7 @@ from kfp import dsl
 
 from tlm import __version__
 
-REGISTRY = os.environ.get("TLM_IMAGES", "ghcr.io/tlm-kubeflow")
+REGISTRY = os.environ.get("TLM_IMAGES") or "ghcr.io/tlm-kubeflow"
 DATA_IMAGE = f"{REGISTRY}/tlm-data:{__version__}"
 TRAIN_IMAGE = f"{REGISTRY}/tlm-train:{__version__}"
 

@@ -1,11 +1,13 @@
 """Images from a file: exact references only, and the pipeline runs in them wherever it runs."""
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
 from google.protobuf import json_format
 
+from components import base
 from components.base import DATA_IMAGE, TRAIN_IMAGE
 from pipelines.compiled import build, load_images, reference_fault, with_images
 from tlm.errors import InputError
@@ -102,3 +104,10 @@ def test_every_step_runs_in_the_image_of_its_kind(tmp_path: Path) -> None:
     assert new == {name: own[image] for name, image in old.items()}
     assert set(new.values()) == set(GOOD.values())
     assert json_format.MessageToJson(tlm.pipeline_spec) == before, "the pipeline itself was changed"
+
+
+def test_an_empty_registry_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a file of variables names it without a value."""
+    monkeypatch.setenv("TLM_IMAGES", "")
+    made = runpy.run_path(str(Path(base.__file__)))
+    assert made["DATA_IMAGE"].startswith("ghcr.io/tlm-kubeflow/tlm-data:")

@@ -1,5 +1,6 @@
 """Where a step writes: the root that is named, else the store of its inputs; and it looks for all of them there."""
 
+import resource
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,17 @@ def test_a_home_of_nobody_and_a_folder_that_was_removed_are_a_sentence(tmp_path,
     (tmp_path / "removed").rmdir()
     with pytest.raises(InputError, match=r"root 'artifacts': .*No such file or directory; give the whole path"):
         open_store(None)
+
+
+def test_a_small_file_that_finds_no_space_leaves_nothing(tmp_path):
+    store, before = open_store(str(tmp_path / "store")), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            store.write("task/used.json", b"more than that")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
 
 
 def test_a_root_in_another_encoding_is_refused_before_any_work(tmp_path, monkeypatch):

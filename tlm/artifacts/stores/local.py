@@ -205,7 +205,11 @@ class LocalStore:
     def _temporary(self, data: bytes) -> Path:
         self.scratch().mkdir(parents=True, exist_ok=True)
         path = self.scratch() / secrets.token_hex(8)
-        path.write_bytes(data)
+        try:
+            path.write_bytes(data)
+        except OSError:  # the disk is full
+            path.unlink(missing_ok=True)
+            raise
         return path
 
 

@@ -59,8 +59,9 @@ class Tfidf:
 
     @classmethod
     def read(cls, folder: Path) -> "Tfidf":
-        """Read what `write` wrote."""
+        """Read what `write` wrote. Weights are kept by feature, because else each prediction would copy them."""
         config, vocabularies, arrays = folders.read(folder)
+        arrays["weights"] = np.asfortranarray(arrays["weights"])
         features = TextFeatures.restored(config, vocabularies, arrays)
         return cls(config["labels"], features, Linear.restored(config, arrays), config["chosen"])
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,23 @@ def test_a_model_that_was_written_predicts_the_same(step: str, kind: str, tmp_pa
     assert found.tobytes() == model.predict(texts, pairs).tobytes()
     assert len(np.unique(found, axis=0)) > 1
     assert restored.labels == (None if kind == "numbers" else LABELS)
+
+
+def test_predicting_a_text_does_not_copy_the_weights(tmp_path: Path) -> None:
+    model = fitted("baseline", "plain")
+    names = [f"class {number}" for number in range(5000)]
+    weights = np.zeros((len(names), model.linear.weights.shape[1]))
+    many = replace(model, labels=names, linear=Linear(weights, np.zeros(len(names)), len(names)))
+    many.write(tmp_path / "many")
+    restored = Tfidf.read(tmp_path / "many")
+    restored.predict(["a text"])  # sets up its vocabulary
+    tracemalloc.start()
+    try:
+        restored.predict(["a text"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < weights.nbytes / 2
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -12,7 +12,17 @@ from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from tlm.data.tasks.metrics import CLASSIFICATION, POSITIVE, REGRESSION, score, scores_of, sums_of
-from tlm.evaluation.score.intervals import Arm, Predictions, chance, difference, differences, interval, with_interval
+from tlm.evaluation.score.intervals import (
+    RESAMPLES,
+    Arm,
+    Predictions,
+    _counts,
+    chance,
+    difference,
+    differences,
+    interval,
+    with_interval,
+)
 
 
 def arm(gold, predicted, group=None, metric="accuracy", **more):
@@ -170,6 +180,12 @@ def test_too_few_seeds_name_no_order(seeds):
     assert interval(best)[1:] == (None, None)
     found = difference(best, worst)
     assert (found.mean, found.low, found.high, found.sign) == (1.0, None, None, 0)
+
+
+def test_draws_are_kept_for_both_splits_with_and_without_copies():
+    sizes = (20_000, 30, 20, 10)
+    first = [_counts(size, RESAMPLES) for size in sizes]
+    assert all(_counts(size, RESAMPLES) is kept for size, kept in zip(sizes, first, strict=True))
 
 
 def test_the_chance_of_being_ahead_is_the_share_of_resamples_in_which_an_arm_is():

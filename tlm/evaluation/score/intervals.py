@@ -41,7 +41,7 @@ CORRELATIONS = (*REGRESSION, "matthews")  # from -1 to 1; all other scores are f
 BY_SHARE = ("accuracy", "micro_f1")  # to which a class adds as much as it has texts; to others, all add the same
 CONFIDENCE = 0.95
 RESAMPLES = 1000
-COUNTS_AT_ONCE, COUNTS_KEPT = 1 << 22, 1 << 24
+COUNTS_AT_ONCE, COUNTS_KEPT = 1 << 22, 1 << 26
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def _counts(groups: int, resamples: int) -> Iterable[NDArray[np.uint8]]:
     return (_kept if groups * resamples <= COUNTS_KEPT else _drawn)(groups, resamples)
 
 
-@lru_cache(maxsize=2)  # dev and test
+@lru_cache(maxsize=4)  # dev and test, with and without copies
 def _kept(groups: int, resamples: int) -> list[NDArray[np.uint8]]:
     return list(_drawn(groups, resamples))
 

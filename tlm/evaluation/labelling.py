@@ -6,7 +6,7 @@ clustered, and each cluster gives its least sure text, much as in Zhdanov (arXiv
 have a low confidence in a data map (Swayamdipta et al., EMNLP 2020): a model learns them late or never.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.predict.written import check_new, write_new
 from tlm.evaluation.score.baseline import NAMES
-from tlm.progress import say, track
+from tlm.progress import hidden, say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.settings.options import NOT_NEGATIVE, POSITIVE, Fields, Range
 from tlm.settings.sections import MOST_HITS
@@ -109,6 +109,7 @@ def _write(draft: Draft, index: Artifact, about: dict[str, str], top_k: int) -> 
 
 
 MOST_CLUSTERED = 10  # unsure texts for each text that is chosen
+PORTION = 1000  # texts
 
 
 def label_next(
@@ -145,7 +146,7 @@ def label_next(
     rows = _rows(pool, fields, max_rejected, known)
     texts, second = zip(*(text_and_pair(row, fields) for row in rows), strict=True)
     pairs = second if fields.pair_field else None
-    chances = open_predictor(folder, device)[0].predict(texts, pairs) if folder else None
+    chances = _in_portions(open_predictor(folder, device)[0].predict, texts, pairs, "predicting") if folder else None
     places = chosen(features_of(texts, pairs), min(count, len(rows)), chances)
     kept = [rows[place] for place in places]
     if chances is not None:
@@ -217,7 +218,17 @@ def features_of(texts: Sequence[str], pairs: Sequence[str] | None) -> Floats:
     from tlm.shallow.static import represent, vectors_of
 
     marks = () if pairs else find_marks(texts)
-    return represent(vectors_of((), [*texts, *(pairs or ())], marks), marks, texts, pairs)
+    vectors = vectors_of((), [*texts, *(pairs or ())], marks)
+    return _in_portions(partial(represent, vectors, marks), texts, pairs, "comparing the texts")
+
+
+def _in_portions(found: Callable[..., Floats], texts: Sequence[str], pairs: Sequence[str] | None, label: str) -> Floats:
+    """What is found for each text or pair, 1,000 at a time: memory holds the words of these alone. Shows progress."""
+    portions, rows = [slice(start, start + PORTION) for start in range(0, len(texts), PORTION)], list[Floats]()
+    for own in track(portions, label, len(portions), "thousand texts"):
+        with hidden():
+            rows.append(found(texts[own], pairs and pairs[own]))
+    return np.concatenate(rows)
 
 
 def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.metrics import Floats, Texts
 from tlm.data.text import with_pairs
 from tlm.errors import InputError, NothingLeft
+from tlm.progress import track
 from tlm.shallow import folder as folders
 from tlm.shallow.features import Marked, of_marked, parts, words_of
 from tlm.shallow.linear import Dense, Given, OnDense, of_pairs
@@ -248,7 +249,8 @@ def learn(passages: Iterable[str], unlabelled: Texts, given: Given) -> StaticMod
 def vectors_of(passages: Iterable[str], texts: Iterable[str], marks: Marks) -> Vectors:
     """Learn vectors from passages and from texts with such marks, which are left out."""
     own = (" ".join(parts(text, marks).whole) for text in texts)
-    return word_vectors(chain(passages, own), how=MARKED if marks else UNMARKED)
+    read = track(chain(passages, own), "learning word vectors", unit="texts")
+    return word_vectors(read, how=MARKED if marks else UNMARKED)
 
 
 def represent(vectors: Vectors, marks: Marks, texts: Texts, pairs: Texts | None) -> Floats:

@@ -166,6 +166,21 @@ def test_without_a_model_typical_texts_come_first(made: tuple[str, str, Path], t
     assert len({row["text"] for row in rows}) == 11
 
 
+def test_a_large_pool_is_read_in_portions_that_show_progress(
+    made: tuple[str, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, model, pool = made
+    label_next(str(pool), model, to=str(tmp_path / "whole.jsonl"), count=5)
+    monkeypatch.setattr("tlm.evaluation.labelling.PORTION", 3)
+    monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
+    label_next(str(pool), model, to=str(tmp_path / "portions.jsonl"), count=5)
+    assert (tmp_path / "portions.jsonl").read_text() == (tmp_path / "whole.jsonl").read_text()
+    said = capsys.readouterr().err
+    for work in ("predicting", "comparing the texts"):
+        assert f"{work}: 4 of 4 (100%) thousand texts" in said
+    assert "learning word vectors: 10 texts" in said
+
+
 def test_what_label_next_cannot_do_is_said_before_any_work(made: tuple[str, str, Path], tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("text,label\na,filled in\n")
     for to, count, sentence in (("old.csv", 1, "exists"), ("a.txt", 1, "not called .csv"), ("a.csv", 0, "expected 1")):

@@ -110,6 +110,17 @@ def test_the_parts_of_a_mixture_within_a_mixture_are_explained_too(made: dict[st
     assert sum(part["adds"] for part in found["parts"]) == pytest.approx(found["answer"])
 
 
+def test_training_texts_are_read_in_portions_that_show_progress(
+    made: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = made["linear"], "alpha of beta", None, "", 5, "cpu"
+    whole = explained(*asked)
+    monkeypatch.setattr("tlm.evaluation.origins.explain.PORTION", 7)
+    monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
+    assert explained(*asked) == whole
+    assert "(100%) thousand texts" in capsys.readouterr().err
+
+
 def test_passages_are_those_with_the_most_telling_words(made: dict[str, str]) -> None:
     subset = subset_of(Path(made["root"]), ["no such word", "Heat and rain", "heat", "rain, rain", "heat & snow"])
     found = taught(Artifact.open(subset), {"heat": 1.0, "rain": 0.5, "snow": 2.0}, 3)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.metrics.pairwise import cosine_similarity
 
 from tlm.artifacts.artifact import Artifact
@@ -355,15 +356,18 @@ def _training_text(row: dict[str, Any]) -> Row:
 
 
 MOST_READ = 2_000  # training texts that a network reads
+PORTION = 1000  # texts between two looks at the clock
 
 
 def features(predictor: Predictor, texts: Texts, pairs: Texts | None) -> Any:
     """A model's own features of texts, shape [n, features]: of an encoder, the mean of its last states."""
     if not isinstance(predictor, ShallowPredictor):
         return _states(predictor, texts, pairs)
-    if isinstance(predictor.model, Tfidf):
-        return predictor.model.features.transform(joined(texts, pairs))
-    return predictor.model.standardised(texts, pairs)
+    if not isinstance(predictor.model, Tfidf):
+        return predictor.model.standardised(texts, pairs)
+    read, starts = joined(texts, pairs), range(0, len(texts), PORTION)
+    portions = track(starts, "reading training texts", len(starts), "thousand texts")
+    return sparse.vstack([predictor.model.features.transform(read[at : at + PORTION]) for at in portions], "csr")
 
 
 def _states(classifier: Any, texts: Texts, pairs: Texts | None) -> Floats:

@@ -34,7 +34,7 @@ from tlm.settings.options import Prices
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
 
-VERSION = 33
+VERSION = 34
 
 
 def report(

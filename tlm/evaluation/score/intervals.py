@@ -152,11 +152,15 @@ class Arm:
         return (self.fixed and not self.draws) or len(self.independent) >= LEAST_SEEDS
 
     def seed_variance(self) -> tuple[float, int]:
-        """Variance of the mean over seeds or draws, and its degrees of freedom."""
+        """Variance of the mean over seeds or draws, and its degrees of freedom.
+
+        The mean is that of all runs, so a draw that several runs learned from counts for more in it than another.
+        """
         if self.fixed and not self.draws:
             return 0.0, 1
         found = self.independent
-        return float(np.var(found, ddof=1)) / len(found), len(found) - 1
+        runs = np.unique(self.draws or range(len(found)), return_counts=True)[1]
+        return float(np.var(found, ddof=1)) / _equal_parts(runs), len(found) - 1
 
 
 class Interval(NamedTuple):
@@ -297,6 +301,11 @@ def _variance(arms: Sequence[Arm], splits: Sequence[Predictions], resampled: Flo
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
     total = sum_in_order(variance for variance, _ in parts)
     return total, int(total**2 / sum_in_order(variance**2 / degrees for variance, degrees in parts) + 1e-9)
+
+
+def _equal_parts(sizes: NDArray[np.int64]) -> float:
+    """How many equal parts say as much as parts of these sizes: (Σ m)² / Σ m² (Kish, Survey Sampling, 1965)."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def _of_examples(scores: Floats, split: Predictions) -> float:

@@ -186,7 +186,7 @@ LEAST = 100  # training examples of a round; with fewer it is left out
 KEPT = 3  # one candidate of so many goes on to the next round, which costs three times as much for each
 TIMES = (0.2, 0.4, 1, 2)  # what the preset's K is multiplied with
 ALONE = "the linear model alone"
-VERSION, SAMPLE_VERSION = 2, 1
+VERSION, SAMPLE_VERSION = 3, 1
 
 Row = dict[str, Any]  # of the study: the settings, their score, the difference to the best, the cost
 

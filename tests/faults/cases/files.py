@@ -119,7 +119,11 @@ CASES = {
         "c.json begins with a JSON array; expected one object per line (jq -c '.[]')",
     ),
     "an array in one line": load("c.json", '[{"text": "a"}]', "c.json begins with a JSON array"),
-    "an object over several lines": load("c.json", '{\n"text": "a"\n}\n', "none of the first rows is readable jsonl"),
+    "an object over several lines": load(
+        "c.json",
+        '{\n"text": "a"\n}\n',
+        "c.json begins with an object of several lines; expected one object per line (jq -c .)",
+    ),
     "a duplicate key": load(
         "c.jsonl",
         lines("a") + '{"text": "b", "text": "c"}\n',

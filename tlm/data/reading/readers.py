@@ -130,11 +130,16 @@ def check(file: RawFile, fields: Sequence[str], text_field: str = "") -> None:
     check_columns(file.where, list(names), fields)
 
 
+_NO_LINES = (("a JSON array", rb"\[", "'.[]'"), ("an object of several lines", rb"\{\Z", "."))  # of JSON, and advice
+
+
 def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
     rows = ((number, line) for number, line in lines(file) if not line.isspace())
     for index, (number, line) in enumerate(rows):
-        if index == 0 and not (file.piece and file.piece.start) and line.lstrip().startswith(b"["):
-            raise InputError(f"{file.where} begins with a JSON array; expected one object per line (jq -c '.[]')")
+        if index == 0 and not (file.piece and file.piece.start):
+            for found, begins, query in _NO_LINES:
+                if re.match(begins, line.strip()):
+                    raise InputError(f"{file.where} begins with {found}; expected one object per line (jq -c {query})")
         try:
             values = _JSON.decode(line.decode())
         except UnicodeDecodeError as error:

@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tlm.artifacts.produce import Draft
-from tlm.data.reading.records import BadRow, Reject, Rejects, name_of
+from tlm.data.reading.records import BadRow, Reject, Rejects, check_columns, name_of
 from tlm.errors import InputError
 
 
@@ -74,3 +74,22 @@ def test_records_of_one_line_are_written_without_the_number_of_lines(tmp_path):
     rejects.add("x.csv", Reject(3, "null", "field 'text' is null"))
     rejects.write(Draft(tmp_path))
     assert pq.read_schema(tmp_path / "rejected.parquet").names == ["file", "line", "reason", "detail"]
+
+
+@pytest.mark.parametrize(
+    ("field", "names", "hint"),
+    [
+        (
+            "data.text",
+            ["data"],
+            "it has 'data'; a field within a field is not read: copy it up (jq -c '.text = .data.text')",
+        ),
+        ("a.b.text", ["a"], "it has 'a'; a field within a field is not read: copy it up (jq -c '.text = .a.b.text')"),
+        ("text", [f"{number:02}" for number in range(31)], "'28', '29' …"),
+    ],
+)
+def test_a_field_that_is_not_there_is_explained(field, names, hint):
+    with pytest.raises(InputError) as caught:
+        check_columns("t.jsonl", names, [field])
+    assert str(caught.value).endswith(hint)
+    assert "'30'" not in str(caught.value)

@@ -21,7 +21,7 @@ from tlm.artifacts.produce import Draft
 from tlm.data.reading import zstd
 from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
-from tlm.errors import InputError, did_you_mean
+from tlm.errors import MOST_NAMED, InputError, did_you_mean
 from tlm.settings.options import NOT_NEGATIVE, value_in
 
 SHARE_REJECTED = 0.001  # of the rows may be rejected even if `max_rejected` is smaller
@@ -128,8 +128,12 @@ def _unknown_field(where: str, field: str, names: Sequence[str]) -> InputError:
     """Return the error for a field that a file lacks; it lists the fields and suggests the most similar one."""
     separator = next((mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]), None)
     separated = f"; its columns seem to be separated by {_SEPARATORS[separator]}" if separator else ""
-    hint = separated or did_you_mean(field, names)
-    return InputError(f"{where} has no field '{field}'; it has {', '.join(map(repr, names)) or 'none'}{hint}")
+    outer, _, inner = field.partition(".")
+    copy = f"jq -c '.{inner.rpartition('.')[2]} = .{field}'"
+    nested = f"; a field within a field is not read: copy it up ({copy})" if inner and outer in names else ""
+    shown = ", ".join(map(repr, names[:MOST_NAMED])) + " …" * (len(names) > MOST_NAMED)
+    hint = separated or nested or did_you_mean(field, names)
+    return InputError(f"{where} has no field '{field}'; it has {shown or 'none'}{hint}")
 
 
 def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> None:

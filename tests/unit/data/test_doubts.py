@@ -170,7 +170,7 @@ def test_a_problem_that_is_none_and_one_of_a_known_task(tmp_path):
 @pytest.mark.parametrize("answer", ["reject", "ignore"])
 def test_rows_that_were_not_accepted_in_prodigy_give_no_labels(tmp_path, answer):
     rows = [{"text": f"text {number}", "label": "ab"[number % 2], "answer": "accept"} for number in range(40)]
-    assert load(write_rows(tmp_path / "own.jsonl", [*rows, rows[0] | {"answer": answer}]), tmp_path)  # a field of theirs
+    assert load(write_rows(tmp_path / "own.jsonl", [*rows, rows[0] | {"answer": answer}]), tmp_path)  # not Prodigy's
     rows = [{**row, "_task_hash": 7} for row in rows]
     assert load(write_rows(tmp_path / "good.jsonl", rows), tmp_path)
     path = write_rows(tmp_path / "t.jsonl", [*rows, rows[0] | {"answer": answer}])

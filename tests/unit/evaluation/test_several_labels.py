@@ -76,6 +76,12 @@ def test_labels_are_lists_or_separated(tmp_path, extension):
     assert gold.dtype == np.int64
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_lists_of_one_label_are_warned_of(tmp_path, capsys, most):
+    load(write(tmp_path / "all.jsonl", [(text, labels[:most]) for text, labels in rows(60)]), tmp_path)
+    assert ("warning: no text has more than one label; if none ever" in capsys.readouterr().err) == (most == 1)
+
+
 def test_a_separator_is_named_in_the_key_and_nothing_else_is(tmp_path):
     path = write(tmp_path / "plain.csv", [(f"text {number}", "ab"[number % 2]) for number in range(40)])
     alone, separated = load(path, tmp_path), load(path, tmp_path, label_separator=";")

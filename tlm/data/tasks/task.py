@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tlm.artifacts.artifact import Artifact
@@ -310,6 +311,8 @@ def _say_problem(task: Artifact) -> None:
     if task.details["metric"] == POSITIVE:
         more = f"; the metric is the F1 of {task.details['labels'][-1]} (f1:LABEL chooses another)"
     say(f"load-task: {kind}: {', '.join(classes[:CLASSES_SHOWN])}{more}")
+    if task.details["problem"] == SEVERAL and pc.max(pc.list_value_length(examples(task)["label"])).as_py() == 1:
+        say("warning: no text has more than one label; if none ever does, write labels without lists and separators")
 
 
 def _say_left_out(task: Artifact) -> None:

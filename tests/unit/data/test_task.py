@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiny import refused
 from tlm.artifacts.artifact import Artifact
 from tlm.cli.command import flat
 from tlm.data.reading.files import RawFile
@@ -103,6 +104,23 @@ def test_numbered_parts_of_a_split_are_one(tmp_path):
     parts = {"train-00000-of-00002": SPLITS["train"][:2], "train-00001-of-00002": SPLITS["train"][2:]}
     task = load(folder(tmp_path / "t", {**parts, "dev": SPLITS["dev"], "test": SPLITS["test"]}), tmp_path)
     assert pairs(task, "train") == SPLITS["train"]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"train": "train/part-00000-0c.snappy", "dev": "validation/0000", "test": "test.parquet/part-0"},
+        {"train": "split=train/part-0", "dev": "split=dev/part-0", "test": "split=test/part-0"},
+    ],
+)
+def test_numbered_files_are_of_the_split_that_their_folder_names(tmp_path, places):
+    for split, place in places.items():
+        write(tmp_path / "t" / f"{place}.parquet", SPLITS[split])
+    second = places["train"].replace("0", "1")
+    write(tmp_path / "t" / f"{second}.parquet", [("dry ash", "tree")])
+    task, more = load(tmp_path / "t", tmp_path), [*SPLITS["train"], ("dry ash", "tree")]
+    assert {split: pairs(task, split) for split in SPLITS} == SPLITS | {"train": more}
+    assert len({*examples(task)["id"].to_pylist()}) == 8
 
 
 def test_files_to_be_split_stand_beside_texts_that_stay_in_train(tmp_path, capsys):

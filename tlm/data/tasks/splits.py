@@ -151,11 +151,12 @@ LEAKS = pa.schema(
     [("example", "int64"), ("split", "string"), ("train", "int64"), ("same_label", "bool"), ("text", "string")]
 )
 WHOLE = "all"  # stands for a split where files are that have to be divided
+_PART = re.compile(r"part[-_]\d.*|\d+")  # as Spark, pyarrow and the Hub call the files of a folder
 NAMES = {"train": "train", "dev": "dev|valid|validation|val", "test": "test", WHOLE: WHOLE}
 
 
 def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = NAMES) -> dict[str, list[RawFile]]:
-    """Return the files of a task folder by split: ``train.csv``, ``valid.jsonl.gz``, ``test-00000-of-00002.parquet``….
+    """Return the files of a task folder by split: ``train.csv``, ``test-00000-of-00002.parquet``, ``dev/part-0.csv``….
 
     Without dev and test files, files called ``all.csv``, ``all-2.csv``… are those to be divided; train files beside
     them stay in train. Other files are not used, and named where `names` are the usual ones; a split may have several
@@ -168,10 +169,12 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
     found: dict[str, list[RawFile]] = {split: [] for split in SPLITS}
     for split, name in names.items():
         pattern = re.compile(rf"(?:{name})(?P<number>[-_.]\d[-_\w]*)?", re.IGNORECASE)
-        matches = [(file, match) for file in files if (match := pattern.fullmatch(file.stem))]
+        matches = [(file, match) for file in files if (match := pattern.fullmatch(_named(file)))]
         if split == WHOLE and (not matches or found["dev"] or found["test"]):
             continue
         found[split] = [file for file, _ in matches]
+        for file in found[split]:  # ids begin with the name
+            file.name = f"{split}/{file.name}" if _PART.fullmatch(file.stem) else file.name
         folders = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in found[split]}
         if len(matches) > 1 and not (len(folders) == 1 and all(match["number"] for _, match in matches)):
             first, second = found[split][:2]
@@ -183,13 +186,19 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
             if names is not NAMES:
                 raise InputError(f"{path} has no file for {split} among {there}; expected one called {names[split]}")
             raise InputError(
-                f"{path} has no {split} file among {there}; expected train, dev and test (such as {split}.jsonl), "
-                "or all.jsonl in place of dev and test, or the path of a single file to be split"
+                f"{path} has no {split} file among {there}; expected train, dev and test (such as {split}.jsonl, or "
+                f"{split}/part-0.parquet), or all.jsonl in place of dev and test, or the path of a file to be split"
             )
     used = {file.where for own in found.values() for file in own}
     if left := [file.name for file in files if file.where not in used and names is NAMES]:
         say(f"{path}: not in train, dev or test: {some(left)}")
     return found
+
+
+def _named(file: RawFile) -> str:
+    """What says the split of a file: its name or, if that is only a number, that of its folder (train, split=train)."""
+    folder = PurePosixPath(file.where).parent.name
+    return f"{folder.partition('.')[0].rpartition('=')[2]}-0" if _PART.fullmatch(file.stem) else file.stem
 
 
 def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:

@@ -123,6 +123,15 @@ def test_numbered_files_are_of_the_split_that_their_folder_names(tmp_path, place
     assert len({*examples(task)["id"].to_pylist()}) == 8
 
 
+def test_a_test_file_without_labels_is_no_test_split(tmp_path):
+    path = folder(tmp_path / "t", {"train": SPLITS["train"]}, "csv")
+    write(tmp_path / "t" / "test.csv", [("1", "tall fir")], fields=("id", "text"))
+    assert refused(load, path, tmp_path) == (
+        f"{path}/test.csv has no field 'label', as train has; if nobody knows its labels, give the path of "
+        f"{path}/train.csv alone, which is then split"
+    )
+
+
 def test_files_to_be_split_stand_beside_texts_that_stay_in_train(tmp_path, capsys):
     rows = numbered(400, ["a", "b"])
     parts = {"all-1": rows[:200], "all-2": rows[200:], "train-1": [("chosen text", "a"), ("another one", "b")]}

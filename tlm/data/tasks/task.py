@@ -133,7 +133,7 @@ def load_task(
         if entry and fields == Fields(id_field=fields.id_field, group_field=fields.group_field):
             fields = fitting_fields(entry, by_split, fields)
         for file in chain.from_iterable(by_split.values()):
-            check(file, fields.wanted)
+            _check(file, fields, by_split)
         for file in texts:
             check(file, fields.of_texts, fields.text_field)
         shares = _shares(files or path, by_split, dev_share, test_share)
@@ -156,6 +156,17 @@ def load_task(
     _say_problem(task)
     _say_left_out(task)
     return uri
+
+
+def _check(file: RawFile, fields: Fields, files: Mapping[str, list[RawFile]]) -> None:
+    """Check the first rows of a file of a split; raises InputError as `check` does."""
+    try:
+        check(file, fields.wanted)
+    except InputError as error:
+        if file not in files.get("test", []) or f"{file.where} has no field '{fields.label_field}'" not in str(error):
+            raise
+        advice = f"if nobody knows its labels, give the path of {files['train'][0].where} alone, which is then split"
+        raise InputError(f"{file.where} has no field '{fields.label_field}', as train has; {advice}") from None
 
 
 def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:

@@ -33,7 +33,7 @@ from tlm.evaluation.predict.encoder import model_labels
 from tlm.evaluation.predict.files import predict_command
 from tlm.evaluation.predict.models import trained
 from tlm.evaluation.predict.predict import predict
-from tlm.evaluation.predict.rows import checked, read_rows
+from tlm.evaluation.predict.rows import ReadFormat, checked, read_rows
 from tlm.evaluation.predict.written import inert, write_new, write_rows
 from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
@@ -253,6 +253,22 @@ def test_fields_need_a_format_that_has_them() -> None:
 )
 def test_the_separator_is_that_of_most_columns(head: str, separator: str) -> None:
     assert csv_separator(head) == separator
+
+
+@pytest.mark.parametrize("form", ["auto", "jsonl"])
+@pytest.mark.parametrize("first", ['[{"text": "alpha"}]\n', "[\n", '["alpha", "beta"]\n', "{\n"])
+def test_json_that_is_not_in_lines_is_no_text(form: ReadFormat, first: str) -> None:
+    with pytest.raises(
+        InputError, match=r"begins with a JSON array, or .* expected one object per line \(jq -c '.\[\]'"
+    ):
+        read_rows(iter([first, '  {"text": "beta"},\n']), form, "text")
+    assert [row.text for row in read_rows(iter([first]), "txt", "text")] == [first.strip()]
+
+
+def test_columns_that_tabs_separate_are_no_text() -> None:
+    with pytest.raises(InputError, match=r"separated by tabs; name a file called .tsv with --source"):
+        read_rows(iter(["id\ttext\r\n", "1\talpha\r\n"]), "auto", "text")
+    assert [row.text for row in read_rows(iter(["[[ a ]] text\tb\n"]), "auto", "text")] == ["[[ a ]] text\tb"]
 
 
 def test_columns_may_be_separated_by_semicolons() -> None:

@@ -5,6 +5,7 @@ Lines of text, JSON or CSV are read without pyarrow, which the image that serves
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ SUFFIXES: dict[str, ReadFormat] = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".txt": "txt",
 }  # fmt: skip
 LONGEST_CELL = 2**31 - 1
+_NO_LINES = re.compile(r'\s*(\[\s*([{"]|$)|\{\s*$)')  # JSON, but not a record in each line
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def read_rows(
         pair_field: Field of the second text; empty for single texts.
         keep: Further fields.
 
-    Raises InputError: there is no row at all, or the CSV header lacks a field or has it twice.
+    Raises InputError: there is no row at all, the CSV header lacks a field or has it twice, or records are in another
+    form, such as an array of JSON.
     """
     lines = chain([next(lines, "").removeprefix("\ufeff")], lines)
     empty: list[str] = []
@@ -71,6 +74,9 @@ def read_rows(
         raise InputError("the input is empty; expected one text per row")
     if "\0" in first:
         raise InputError("the input is UTF-16 or no text; convert it, as iconv -f UTF-16 -t UTF-8 does")
+    if form in ("auto", "jsonl") and _NO_LINES.match(first):
+        found = "the input begins with a JSON array, or with an object of several lines"
+        raise InputError(f"{found}; expected one object per line (jq -c '.[]' for an array, or jq -c .)")
     csv.field_size_limit(LONGEST_CELL)
     if form == "auto":
         form = _form_of(first, text_field)
@@ -92,6 +98,8 @@ def _form_of(line: str, text_field: str) -> ReadFormat:
     """The format of a file, by its first line with text: an object of JSON, CSV's names, or plain text."""
     if line.lstrip(" \t").startswith("{"):
         return "jsonl"
+    if "\t" in line and {*names_in(text_field)} <= {*line.strip("\r\n").split("\t")}:
+        raise InputError("the columns of the input are separated by tabs; name a file called .tsv with --source")
     columns = next(csv.reader([line], delimiter=csv_separator(line)), [])
     return "csv" if {*names_in(text_field)} <= {*columns} else "txt"
 

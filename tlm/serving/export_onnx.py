@@ -1,5 +1,6 @@
 """The step `export-onnx`: a trained model as ONNX, in float32 and in int8, compared with itself on dev."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tlm.evaluation.predict.predictor import MIXTURE
 from tlm.progress import say
 from tlm.shallow.folder import FAMILY, config_of
 
-VERSION = 2
+VERSION = 3
 EXACT_WITHIN = 1e-4  # the largest difference of a logit; of numbers, of their deviation, and rounding beside it
 ROUNDING = 1e-6  # of the largest number, in float32
 CARD = """
@@ -28,6 +29,10 @@ CARD = """
 `tlm predict` takes `{used}`, as `config.json` says. Both need onnxruntime, not PyTorch;
 `transformers` loads the model that they were made from, not this folder.
 """
+_USE = re.compile(r"```python\nfrom transformers import.*?```", re.DOTALL)  # in the card of the model
+USE = """```
+tlm predict "<this folder>" --source texts.jsonl
+```"""
 SMALL_AGREES = 0.98  # the share of dev that int8 must predict as float32 does, to be the default
 
 
@@ -152,7 +157,8 @@ def agreement(
 
 
 def _note(folder: Path, found: dict[str, Any]) -> None:
-    """Add the comparison to the model card."""
+    """Add the comparison to the model card, and say how this model is used."""
     card = folder / "README.md"
     before = card.read_text(encoding="utf-8") if card.is_file() else ""
+    before = _USE.sub(USE, before).replace("library_name: transformers", "library_name: onnx")
     card.write_text(before + CARD.format(used=config_of(folder)[ONNX]["file"], **found), encoding="utf-8")

@@ -6,7 +6,7 @@ Texts of requests that wait at the same time are predicted together.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
@@ -68,6 +68,7 @@ class Server:
         by_v1 = self.predicting("v1", protocol.read_v1, protocol.answer_v1)
         by_v2 = self.predicting("v2", protocol.read_v2, protocol.answer_v2)
         bodies: dict[str, dict[str, Any]] = {
+            "/": {"status": "alive"},  # V1's health, which load balancers ask for, too
             "/v2": {"name": "tlm", "version": __version__, "extensions": []},
             "/v2/health/live": {"live": True},
             "/v2/health/ready": {"ready": True},
@@ -258,13 +259,14 @@ class Bodies:
         """Yield the texts of a request, by `read` of its JSON value. Its bytes count as held until the block ends.
 
         Raises:
-            InputError: the body ends early, is not JSON, or `read` raises it.
+            InputError: the body ends early, is not JSON, is compressed, has binary tensors, or `read` raises it.
             HTTPException: the body is too large (413) or too slow (408), or others hold too many bytes (503).
         """
         body, received = bytearray(), 0
         try:
             await self._receive(request, body)
             received = len(body)
+            _check_plain(request.headers)
             if received <= SMALL:
                 asked = _parsed(body, read)
             else:
@@ -308,6 +310,15 @@ class Bodies:
         if of_others and self.held + part > most:
             return busy(f"{of_others} bytes of requests", most)
         return None
+
+
+def _check_plain(headers: Mapping[str, str]) -> None:
+    """Raise InputError for bodies that are not JSON by intent."""
+    if "inference-header-content-length" in headers:
+        advice = "send their values in the JSON, with binary_data=False in the clients of Triton and KServe"
+        raise InputError(f"the body has binary tensors, which are not supported; {advice}")
+    if (coding := headers.get("content-encoding", "identity")) != "identity":
+        raise InputError(f"the body is compressed ({printable(coding)}), which is not supported; send it as plain JSON")
 
 
 def _parsed(body: bytearray, read: Callable[[Any], Asked]) -> Asked:

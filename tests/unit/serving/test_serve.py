@@ -200,7 +200,7 @@ def test_it_predicts_without_what_its_image_lacks(models, tmp_path, kind: str) -
 def test_health_metadata_and_metrics(models, start) -> None:
     server = start(models["linear"])
     health = ("/v2/health/live", "/v2/health/ready", "/v2/models/model/ready")
-    for path in ("/v2", *health, "/v1/models", "/v1/models/model"):
+    for path in ("/", "/v2", *health, "/v1/models", "/v1/models/model"):
         assert server.ask(path)[0] == 200, path
     wrong = "nothing is served at /v1/models/other:predict; GET /v1/models names the model"
     assert server.ask("/v1/models/other:predict", {}) == (404, {"error": wrong})
@@ -283,6 +283,22 @@ def test_a_wrong_request_is_one_sentence_and_the_server_goes_on(models, start) -
     assert "\u202e" not in server.ask("/%E2%80%AE")[1]["error"]
     most = json.dumps({"instances": ["court"] * 4}).encode().ljust(2000)
     assert server.ask("/v1/models/model:predict", raw=most)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "sentence"),
+    [
+        ("Inference-Header-Content-Length", "99", "the body has binary tensors, which are not supported; send their"),
+        ("Content-Encoding", "gzip", "the body is compressed (gzip), which is not supported; send it as plain JSON"),
+    ],
+)
+def test_binary_tensors_and_compressed_bodies_are_named(linear, header: str, value: str, sentence: str) -> None:
+    request = urllib.request.Request(f"http://127.0.0.1:{linear.port}/v2/models/model/infer", b"\x1f\x8b")
+    request.add_header(header, value)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=60)
+    assert caught.value.code == 400
+    assert json.loads(caught.value.read())["error"].startswith(sentence)
 
 
 @pytest.mark.parametrize(

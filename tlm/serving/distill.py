@@ -26,7 +26,7 @@ from tlm.settings.options import Compute, Range
 from tlm.training.distributed.launch import train_together
 from tlm.training.input.tokenize import tokenize, tokens_for
 
-VERSION, OF_LABELS = 4, 1
+VERSION, OF_LABELS = 5, 1
 
 
 def distill(

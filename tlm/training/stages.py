@@ -26,7 +26,7 @@ from tlm.training.input.batches import Interleaving
 from tlm.training.input.located import CONVERT, MLM_HEAD, WEIGHTS, files_of, model_folder, published_name
 from tlm.training.input.tokenize import tokenize, tokens_for
 
-VERSION, STAGE2_VERSION, LOAD_VERSION = 3, 5, 2  # of stage 1, of stage 2 and of `load-model`
+VERSION, STAGE2_VERSION, LOAD_VERSION = 3, 6, 2  # of stage 1, of stage 2 and of `load-model`
 PUBLISHED_RATE = 5e-4  # the highest learning rate for weights of a published model
 PART_RATE = 3e-4  # the lowest one for a part of the weights
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
+    AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
@@ -340,3 +341,15 @@ def test_flops_are_those_that_torch_counts(architecture, tokens, classes):
 def test_the_paper_s_estimate_gives_its_own_figure():
     """One row of Table B.1: SciERC at small scale, 150,000 steps of 256 texts of 128 tokens, 109 M parameters."""
     assert paper_flops(109_000_000, 150_000 * 256 * 128) == pytest.approx(3.2e18, rel=0.01)
+
+
+def test_older_transformers_read_their_own_names_of_a_modernbert() -> None:
+    """4.48 to 5.0 take each third layer for a global one, and a base of 160,000, unless these entries say otherwise."""
+    config = build.make_config(resolve("pocket").model, VOCABULARY, SPECIAL)
+    told = build.for_older(config)
+    base = config["rope_parameters"]["full_attention"]["rope_theta"]
+    assert {**config, "global_attn_every_n_layers": 1, "global_rope_theta": base, "local_rope_theta": base} == told
+    now, before = (AutoConfig.for_model(**one).to_dict() for one in (told, config))
+    assert {name: now[name] for name in ("layer_types", "rope_parameters")} == {
+        name: before[name] for name in ("layer_types", "rope_parameters")
+    }

@@ -77,6 +77,17 @@ def with_task(
     }
 
 
+def for_older(config: dict[str, Any]) -> dict[str, Any]:
+    """Return `config` with the names that `transformers` 4.48 to 5.0 knows for layers and positions of ModernBERT.
+
+    These versions ignore `layer_types` or `rope_parameters` and would answer otherwise, without a warning.
+    """
+    if config["model_type"] != "modernbert" or not is_ours(config):
+        return config
+    base = config["rope_parameters"]["full_attention"]["rope_theta"]
+    return {**config, "global_attn_every_n_layers": 1, "global_rope_theta": base, "local_rope_theta": base}
+
+
 def with_dropout(config: dict[str, Any], share: float) -> dict[str, Any]:
     """Return `config` with all dropouts set to `share`."""
     if is_ours(config):

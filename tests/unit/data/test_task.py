@@ -123,6 +123,13 @@ def test_numbered_files_are_of_the_split_that_their_folder_names(tmp_path, place
     assert len({*examples(task)["id"].to_pylist()}) == 8
 
 
+def test_what_save_to_disk_wrote_is_named(tmp_path):
+    write(tmp_path / "t" / "train" / "state.jsonl", [("a", "b")]).rename(tmp_path / "t" / "train" / "state.json")
+    assert refused(load, tmp_path / "t", tmp_path) == (
+        f"{tmp_path}/t is what save_to_disk of datasets wrote; write each split with to_parquet"
+    )
+
+
 def test_a_test_file_without_labels_is_no_test_split(tmp_path):
     path = folder(tmp_path / "t", {"train": SPLITS["train"]}, "csv")
     write(tmp_path / "t" / "test.csv", [("1", "tall fir")], fields=("id", "text"))

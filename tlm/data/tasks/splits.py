@@ -183,6 +183,8 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
     for split in ("train", "test"):
         if not found[split] and WHOLE not in found:
             there = some([file.name for file in files])
+            if any(file.name == "state.json" for file in files):
+                raise InputError(f"{path} is what save_to_disk of datasets wrote; write each split with to_parquet")
             if names is not NAMES:
                 raise InputError(f"{path} has no file for {split} among {there}; expected one called {names[split]}")
             raise InputError(

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from docstring_parser import parse
 
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
 from tlm.artifacts.stores.local import here, whole
@@ -20,7 +19,7 @@ app = typer.Typer(help=__doc__, **PLAIN)
 
 def add(function: Callable[..., None]) -> None:
     """Make `function` a command of the program; its docstring is the help."""
-    app.command(function.__name__, help=parse(function.__doc__ or "").description)(command(function))
+    app.command(function.__name__)(command(function))
 
 
 @add
@@ -52,7 +51,7 @@ def local(
         run_pipeline(given, built, network, pipeline, Parallelism(data_pods=data_pods))
     except KeyboardInterrupt as stop:
         error = STOPS[stop.args[0] if stop.args else signal.SIGINT]
-        raise error(f"stopped by {error.by}; repeat the command to go on: finished steps are found") from None
+        raise error(f"stopped by {error.by}; repeat the command to resume: finished steps are not repeated") from None
 
 
 @add
@@ -77,7 +76,7 @@ def compile(
         version: Name of the pipeline's version.  [default: version and git revision]
         pipeline: tlm; shallow: no neural network, in minutes; predict: label new files; rerank: text by influence;
             ablation: a table of the paper; multitask: several tasks.
-        kfp_2_15: For Kubeflow Pipelines 2.15, which Kubeflow 1.11 has: without security contexts and names of loops.
+        kfp_2_15: Write for Kubeflow Pipelines 2.15 (in Kubeflow 1.11): without security contexts and names of loops.
     """
     from pipelines.compiled import compile_text
 
@@ -111,7 +110,7 @@ def submit(
 
     Args:
         run_name: Name of the run.  [default: the pipeline's and the time]
-        no_cache: Turn Kubeflow's cache off in every task (in ours it is).
+        no_cache: Turn Kubeflow's cache off in every step of the file (our own pipelines do so already).
         wait: Return when the run has ended.
         resubmit: With --wait, how many times to restart a run that failed; its finished steps are not repeated.
     """
@@ -160,7 +159,7 @@ def upload(*, source: PipelineFile, connection: Connection, name: str = "", vers
     """Put the pipeline into the UI's list, as a new version if it already exists, and print its ID and its link.
 
     Args:
-        name: Name of the pipeline in the UI.  [default: what it calls itself]
+        name: Name of the pipeline in the UI.  [default: the name in the file]
         version: Name of the pipeline's version.  [default: version and git revision]
     """
     from pipelines.client import Api, upload

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from docstring_parser import parse
 from typer.models import ParameterInfo
 
 from tlm.progress import Answer
@@ -47,6 +48,7 @@ def command(function: Callable[..., Any]) -> Callable[..., None]:
 
     run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__doc__ = (parse(function.__doc__ or "").description or "").replace("``", "`")  # the help of the command
     return run
 
 
@@ -101,8 +103,6 @@ def flat(
         kinds: By parameter, the dataclass to take instead of the one in the signature.
         given: Values of parameters that callers do not see.
     """
-    from docstring_parser import parse
-
     signature = inspect.signature(function, eval_str=True)
     parameters: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, dict[str, inspect.Parameter]]] = {}  # of each dataclass: what makes it, its fields
@@ -141,15 +141,10 @@ def flat(
 
 def _inherited(kind: type) -> dict[str, str]:
     """Return what the docstrings of a class and its bases say about each attribute."""
-    found: dict[str, str] = {}
-    for base in reversed(inspect.getmro(kind)):
-        found |= descriptions(base)
-    return found
+    return {name: text for base in reversed(inspect.getmro(kind)) for name, text in descriptions(base).items()}
 
 
 def descriptions(documented: Any) -> dict[str, str]:
     """Return what a docstring says about each argument or attribute, by name, each on one line."""
-    from docstring_parser import parse
-
     entries = parse(documented.__doc__ or "").params
     return {entry.arg_name: " ".join((entry.description or "").split()) for entry in entries}

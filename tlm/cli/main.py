@@ -59,7 +59,7 @@ COMMANDS = {  # name: (module:function, summary)
     "ls": ("tlm.cli.upkeep:ls", "List finished artifacts"),
     "gc": ("tlm.cli.upkeep:gc", "Delete artifacts that no kept report or study uses"),
 }
-HELP = "Train a text classifier from scratch on a task and the part of a corpus that matters to it."
+HELP = "Train a text classifier from scratch on a task and the part of a corpus that is relevant to it."
 
 
 def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMANDS, text: str = HELP) -> "typer.Typer":
@@ -78,7 +78,8 @@ def build(arguments: list[str], commands: Mapping[str, tuple[str, str]] = COMMAN
     app = typer.Typer(help=text, **PLAIN)
     app.callback()(options)
     for name, (target, summary) in commands.items():
-        app.command(name, help=summary)(command(resolve_name(target)) if arguments[:1] == [name] else lambda: None)
+        named = arguments[:1] == [name]
+        app.command(name, help=None if named else summary)(command(resolve_name(target)) if named else lambda: None)
     return app
 
 
@@ -108,7 +109,7 @@ def main(run: Callable[[], object] = tlm) -> None:
     except (Exception, _Stopped) as error:
         if arrived:  # even if a library has replaced _Stopped by an error of its own, as pydantic's schemas do
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
-            fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to go on"))
+            fail(arrived[0](f"stopped by {arrived[0].by}; repeat the command to resume"))
         fail(for_users(error))
 
 

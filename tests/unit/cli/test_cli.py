@@ -155,6 +155,10 @@ def test_help_lists_every_command_with_a_summary() -> None:
         assert summary in text
 
 
+def test_help_of_a_command_is_its_docstring() -> None:
+    assert "Without `--delete`, this is a dry run" in " ".join(tlm("gc", "--help").stdout.split())
+
+
 def test_commands_of_studies_are_in_research() -> None:
     assert not {*STUDIES} & {*COMMANDS}
     command = [sys.executable, "-m", "research", "--help"]

@@ -204,7 +204,7 @@ def test_without_the_library_there_is_a_page_and_a_sentence(
 def test_what_is_gone_is_named(tmp_path: Path) -> None:
     task = task_of(tmp_path, "plain")
     metrics = static(task, root=str(tmp_path))
-    assert "No corpus is behind it." in provenance(metrics)
+    assert "It was made without a corpus." in provenance(metrics)
     opened = Artifact.open(task)
     remove(opened.store, opened.folder_name)
     assert f"Deleted or changed: task {opened.manifest.key[:12]}" in " ".join(provenance(metrics).split())

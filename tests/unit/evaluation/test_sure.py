@@ -1,4 +1,4 @@
-"""Sure or not: answers marked as unsure, the coverage of a report, and cascades."""
+"""Sure and unsure answers: those marked as unsure, the coverage of a report, and cascades."""
 
 import csv
 import json
@@ -201,14 +201,14 @@ def test_the_report_shows_what_the_thresholds_gave(store: Store) -> None:
             assert row[split]["accuracy"] == (values.argmax(axis=1) == gold)[sure].mean()
     assert all(0.2 <= row["dev"]["share"] <= 1 for row in rows)
     page = found.path("report.md").read_text()
-    assert "Sure or not" in page
-    assert f"{100 * rows[0]['test']['accuracy']:.1f}" in page.partition("Sure or not")[2]
+    assert "Sure and unsure answers" in page
+    assert f"{100 * rows[0]['test']['accuracy']:.1f}" in page.partition("Sure and unsure answers")[2]
 
 
 def test_a_report_of_numbers_has_no_coverage(numbers: Store) -> None:
     found = Artifact.open(report([numbers.baseline], root=str(numbers.root)))
     assert read_json(found, "report.json")["coverage"] is None
-    assert "Sure or not" not in found.path("report.md").read_text()
+    assert "Sure and unsure answers" not in found.path("report.md").read_text()
 
 
 def test_probabilities_are_read_without_an_object_for_each() -> None:

@@ -109,9 +109,7 @@ def test_a_file_with_somebodys_texts_is_kept_and_imported_answers_have_no_notebo
         )
     )
     imported = import_predictions(str(tmp_path / "answers.jsonl"), task.uri, name="other", root=str(tmp_path / "store"))
-    assert "of imported predictions or of an older version" in refused(
-        notebook, imported, to=str(tmp_path / "new.ipynb")
-    )
+    assert "has no model: it is of imported predictions" in refused(notebook, imported, to=str(tmp_path / "new.ipynb"))
     assert not (tmp_path / "new.ipynb").exists()
 
 

@@ -99,7 +99,7 @@ def test_half_a_point_on_dev_does_not_make_up_for_a_network() -> None:
     sentence, name = said([LINEAR, MIXED, network], 0.9)
     assert name == "static-bm25 + linear"
     assert sentence.endswith(
-        "bm25 + linear is only 0.4 points above it on dev, which does not make up for a neural network."
+        "bm25 + linear is only 0.4 points above it on dev, which does not justify a neural network."
     )
     assert said([LINEAR, MIXED, row("bm25", "encoder", 0.546, seeds=3)], 0.9)[1] == "bm25"
 
@@ -114,7 +114,7 @@ def test_without_a_linear_model_dev_decides() -> None:
     sentence, _ = said([MIXED, row("static", "static", 0.5)], 0.9)
     assert sentence == "Use static-bm25 + linear: 53.0 macro-F1 on test. It is the best of these models on dev."
     network = row("bm25 + linear", "encoder + linear", 0.544, seeds=3)
-    passed = "on test. bm25 + linear is only 0.4 points above it on dev, which does not make up for a neural network."
+    passed = "on test. bm25 + linear is only 0.4 points above it on dev, which does not justify a neural network."
     assert said([MIXED, network], 0.9)[0].endswith(passed)
 
 

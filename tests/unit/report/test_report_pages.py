@@ -42,7 +42,7 @@ def test_a_plot_tells_rows_apart_and_says_where_an_interval_is_unknown(tmp_path:
     assert all(name.format(text) in drawn for text in ("bm25", "random"))
     assert 'width="532.8pt"' in drawn  # as wide as the page
     assert (
-        "hollow dots: fewer than 3 seeds or draws"
+        "Hollow dots: fewer than 3 seeds or draws"
         in reported(tmp_path, [toy_world(tmp_path).metrics("bm25", 0, 0.6)])["html"]
     )
 

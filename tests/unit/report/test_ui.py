@@ -79,12 +79,12 @@ def test_the_summary_of_a_report_names_the_models(metrics, task, tmp_path):
     summary = (tmp_path / "summary.md").read_text()
     model = Artifact.open(metrics).input("model").uri
     dev = 100 * Artifact.open(metrics).details["dev"]
-    named = f"`linear` (the one that the report names), seed 0, {dev:.1f} on dev:"
+    named = f"`linear` (the one to use), seed 0, {dev:.1f} on dev:"
     assert "\n".join([named, "", f"`{model}`", "", "## Results"]) in summary
     assert summary.index("## Models") < summary.index("## Results")
     given = Artifact.open(uri).path("report.md").read_text()
     assert summary.replace(kfp.models(Artifact.open(uri)), "").replace("&nbsp;&nbsp;", "") == given
-    assert "| Arm&nbsp;&nbsp; |" in summary
+    assert "| Model&nbsp;&nbsp; |" in summary
     assert root not in given
 
 

@@ -118,7 +118,7 @@ def blocks(found: dict[str, Any]) -> Iterator[Block]:
     title: Line = (f"What {subject['kind']} ", Span(subject["name"] or subject["key"][:12]), " was made from")
     facts: Line = (Span(f"{subject['kind']}/{subject['key']}", "code"), f", made by TLM {subject['tlm']}")
     sentences = [sentence for corpus in found["corpora"] for sentence in _sentences(corpus)]
-    yield from opening("TLM provenance", title, facts, sentences or ["No corpus is behind it."], found["gone"])
+    yield from opening("TLM provenance", title, facts, sentences or ["It was made without a corpus."], found["gone"])
     for corpus in found["corpora"]:
         yield Heading("Sources and licences")
         subsets = (Column((f"subset {one['arm']} ", Span(one["key"][:6], "code"))) for one in corpus["subsets"])
@@ -137,7 +137,8 @@ def _sentences(corpus: dict[str, Any]) -> Iterator[str]:
     names, licences = ({row[field] for row in rows} - {""} for field in ("source", "license"))
     unknown = sum(row["passages"] for row in rows if not row["license"])
     yield f"Passages in the corpus: {corpus['passages']:,}; sources: {len(names):,}; licences: {len(licences):,}."
-    yield f"Passages without a licence: {unknown:,}. load-corpus --license-field names the field that has it."
+    advice = ". load-corpus --license-field names the field that has it" if unknown else ""
+    yield f"Passages without a licence: {unknown:,}{advice}."
     yield from (f"Passages in the subset {one['arm']}: {one['passages']:,}." for one in corpus["subsets"])
 
 

@@ -195,14 +195,14 @@ PARTS = {
 }
 SHARED = {
     ALL_TASKS: "Once, for all tasks on this corpus",
-    THIS_TASK: "Once for this task, whatever the arms and seeds",
+    THIS_TASK: "Once for this task, for all arms and seeds",
     ARM: "For each arm; mean over seeds and draws",
 }
 AMOUNTS: Columns = {
     "steps": ("steps", power),
     "tokens": ("tokens", power),
     "flops": ("FLOPs", power),
-    "paper_flops": ("by the paper’s rule", power),
+    "paper_flops": ("FLOPs by the paper’s rule", power),
     "seconds": ("time", time),
     "cpu_seconds": ("CPU time", time),
     "gpu_seconds": ("GPU time", time),
@@ -217,10 +217,10 @@ SPEEDS: Columns = {
     "peak_memory": ("memory, MB", megabytes),
 }
 MILLION = (
-    "Texts like those of dev and test; each of these two was predicted in one call. A mixture predicts with all its "
+    "For texts like those of dev and test, which were predicted in one call each. A mixture predicts with all its "
     "parts, one after the other; a cascade asks its second part only where the first is unsure. One text: the median "
     "of up to a hundred texts of dev, each in a call of its own, wall-clock; a mixture’s is the sum of its parts’. "
-    "Memory: the most of the process that scored the model, its libraries and the task included; a model without a "
+    "Memory: the peak of the process that scored the model, its libraries and the task included; a model without a "
     "neural network was trained in it, too."
 )
 

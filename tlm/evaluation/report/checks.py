@@ -126,7 +126,7 @@ def _small(groups: Sequence[Group]) -> Iterator[Check]:
         if count < LEAST_EXAMPLES or scored.groups < LEAST_GROUPS:
             has, better = f"{count:,} examples", f"{LEAST_EXAMPLES}"
             if scored.groups < count:
-                has, better = f"{has} in {scored.groups:,} groups", f"{better} in {LEAST_GROUPS}"
+                has, better = f"{has} in {scored.groups:,} groups", f"{better} in {LEAST_GROUPS} groups"
             yield Check("TLM003", WARNING, f"{split} has {has}, {effect}; {better} or more are better.")
 
 
@@ -157,7 +157,7 @@ def _lost(name: str, tokens: Artifact, length: int, cut: str) -> Iterator[Check]
         said = f"{name} reads at most {length} tokens of a text. Texts that are cut, and tokens lost: {shares}."
         if max(lost.values()) >= MUCH:
             ends = f"model.cut={HEAD_TAIL} reads the ends of texts too, and " if cut == HEAD else ""
-            said += f" That is much: {ends}a longer model.max_length reads more."
+            said += f" That is a large part: {ends}a longer model.max_length reads more."
         yield Check("TLM004", NOTE, said)
 
 
@@ -178,7 +178,7 @@ def _of_published(groups: Sequence[Group]) -> Iterator[Check]:
             rate = settings.get("lr", 0)
             if rate > PUBLISHED_RATE and "weights" not in settings:  # a part of the weights takes more
                 high = f"{group.name} was trained with {stage}.lr={rate:g}, at which a published model forgets"
-                yield Check("TLM007", WARNING, f"{high}; {PUBLISHED_RATE:g} is the most.")
+                yield Check("TLM007", WARNING, f"{high}; use {PUBLISHED_RATE:g} at most.")
 
 
 def _divided(task: Artifact | None) -> Iterator[Check]:

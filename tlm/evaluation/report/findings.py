@@ -298,7 +298,7 @@ def _simpler(groups: list[Summary], chosen: Summary) -> str:
     if other is chosen:
         return ""
     gap = f"{_against(100 * _gap(other, chosen), 'only ')} it on dev"
-    return f" {other['name']} is {gap}, which does not make up for a neural network."
+    return f" {other['name']} is {gap}, which does not justify a neural network."
 
 
 GAINS = {  # what is compared with what else, by question
@@ -323,7 +323,7 @@ def _gains(best: Summary, groups: list[Summary], differences: Sequence[Differenc
 
 def _text_of(group: Summary) -> str:
     """The text that a group learned from, with its number of draws."""
-    drawn = f", {group['draws']} draws" if group["draws"] else ""
+    drawn = f" ({group['draws']} draws)" if group["draws"] else ""
     return OTHER_TEXT.get(group["text"], "") + drawn
 
 

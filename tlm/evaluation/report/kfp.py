@@ -126,7 +126,7 @@ def _models(found: Sequence[Artifact], best: str | None) -> Iterator[Block]:
     yield Heading("Models")
     yield Text((commands[0], " copies a model, ", commands[1], " labels new texts."))
     for one in found:  # no table, because Kubeflow's page leaves no space between columns and cuts off long addresses
-        use = " (the one that the report names)" if one.manifest.key == best else ""
+        use = " (the one to use)" if one.manifest.key == best else ""
         known = f"{use}, seed {one.details['seed']}, {100 * one.details['dev']:.1f} on dev:"
         yield Text((Span(ReportRow.of(one.details["arm"], one.details["stage"]).name), known))
         yield Text(Quote.of(one.input("model").uri))

@@ -91,7 +91,7 @@ def section(rows: Sequence[dict[str, Any]]) -> Iterator[Block]:
     table = Table([*columns, Column("settings", "words")], [_cells(row) for row in rows])
     yield Heading("Lineage")
     yield Details(f"The {len(rows)} artifacts behind this page", (table,))
-    yield Text("Artifacts with equal content have equal files. Texts on this page are shortened, and inert.", "small")
+    yield Text("Artifacts with equal content have equal files. Texts on this page are shortened.", "small")
 
 
 def _cells(row: dict[str, Any]) -> Row:

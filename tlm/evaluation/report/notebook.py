@@ -27,7 +27,7 @@ MISTAKES = """\
 Texts of dev on which the model is wrong and most sure, or farthest off. Some of their labels may be wrong. Leave test \
 alone: a model that you improve by looking at test must be measured on other texts.
 """
-WHY = "## What decided the first of them"
+WHY = "## What decided the first mistake"
 OTHERS = """\
 ## Your texts
 

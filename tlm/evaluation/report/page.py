@@ -96,10 +96,10 @@ def named(arm: Mapping[str, Any]) -> Span:
 
 
 def by_arm(arms: Arms, columns: Mapping[str, Form], *, note: str = "", strong: str = "") -> Table:
-    """A table with a row for each arm, from the format of each column; the row of the arm `strong` stands out."""
+    """A table with a row for each model, from the format of each column; the row of the model `strong` stands out."""
     rows: list[Row] = [(named(arm), *(form(arm) for form in columns.values())) for arm in arms]
     places = frozenset(place for place, arm in enumerate(arms) if arm["name"] == strong)
-    return Table(["Arm", *columns], rows, note, places)
+    return Table(["Model", *columns], rows, note, places)
 
 
 CURVES = "Means over an arm’s seeds and short intervals of steps. Lower is better; compare curves within a panel only."
@@ -154,7 +154,8 @@ def results(contents: Contents) -> Iterator[Block]:
     yield Details("How to read names, scores and intervals", tuple(Text(one, "small") for one in READING))
     yield Heading("Other scores on test", 3)
     others = _others(groups, task, contents["metric_names"])
-    note = "" if task["classes"] else "Errors are in the unit of the labels; lower is better."
+    of_classes = "In hundredths; higher is better, except for a calibration error."
+    note = of_classes if task["classes"] else "Errors are in the unit of the labels; lower is better."
     yield by_arm(groups, others, note=note, strong=best)
     yield from _differences(contents["differences"])
     for split in groups[0]["without_copies"]:
@@ -170,11 +171,11 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[s
         "95 % interval, test": lambda group: interval_text(group["test"]),
     }
     note = (
-        f"Dev and test: {task['metric_name']} in hundredths, mean ± standard deviation over seeds, or over draws of "
-        "the text; – for a model that is the same with every seed. The best on dev comes first. Bold: the model that "
-        "the first sentence of this report names. Intervals account for the choice of seeds (with 3 seeds or more), of "
-        "the text where it was drawn (with 3 draws or more), and of test examples. Dev scores of mixtures, and of "
-        "models that may give a text several labels, are cross-fitted."
+        f"Dev and test: {task['metric_name']} in hundredths (higher is better), mean ± standard deviation over seeds, "
+        "or over draws of the text. Seeds: – for a model that is the same with every seed. The best on dev comes "
+        "first. Bold: the model that the first sentence of this report names. Intervals account for test examples, "
+        f"seeds, and draws of the text; with fewer than {LEAST_SEEDS} seeds or draws there is none. Dev scores of "
+        "mixtures and of models of several labels a text are cross-fitted: fitted on a part of dev, scored on another."
     )
     if losses:
         columns["masked-LM loss"] = lambda group: (
@@ -187,25 +188,25 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[s
 
 
 READING = (
-    "An arm is one way to train, named after its text: bm25 was retrieved, random drawn, task-only is the task’s own. "
-    "linear is a linear model of the task’s words, static means word vectors of the arm’s text, embeddings the "
-    "vectors that a published model gives a text, published such a model after fine-tuning, + a mixture. Models are "
+    "A model is named after its arm, the text that it learned from: bm25 was retrieved, random drawn, task-only is the "
+    "task’s own. Such a name alone is a neural network; linear is a linear model of words, static one of word vectors, "
+    "embeddings one of a published model’s vectors, published such a model after fine-tuning, + a mixture. Models are "
     "chosen on dev, where a mixture with the linear model stands for its part alone; test shows how they do on new "
     "texts. Scores go up to 100, and a difference of 1 is a point. F1 of a class is high if few of its texts are "
     "missed and few others are taken for it; macro-F1 is its mean over the classes that occur in test or answers.",
     "Another test set, another seed or other retrieved text would give another score. The 95 % interval shows by how "
     "much: in about 19 of 20 repetitions it contains the score on an unlimited number of test texts. A probability "
     "says how likely one model is to be ahead of another on new texts like these, judged by this test alone: 50 % is a "
-    "coin toss. Where models differ little and test has a few hundred texts, fewer of such statements come true than "
-    "they say. Intervals of differences are wider, because several comparisons are made at once; an order is claimed "
-    "only where one excludes 0.",
+    "coin toss. Where models differ little and test has a few hundred texts, it comes true less often than it says. "
+    "Intervals of differences are corrected for the number of comparisons, probabilities are not: one may include 0 "
+    "beside 99 %. An order is claimed only where the interval excludes 0.",
 )
 
 
 def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
     figure = Figure("Test score, a dot for each seed or draw", plots.dots(groups, label, best=best), "full")
-    unknown = f"hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so it is unknown"
-    note = f"Stroke: mean. Band: 95 % interval; {unknown}. Bold: the model to use. Dashed: the linear model."
+    hollow = f"Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so no band"
+    note = f"Stroke: mean. Band: 95 % interval. {hollow}. Bold: the model to use. Dashed: the linear model."
     return Drawn((figure, Text(note, "small")))
 
 
@@ -235,13 +236,13 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
         for one in found
     ]
     note = (
-        "In hundredths, paired by test example; bold where the interval excludes 0, so that an order is claimed. The "
-        "comparisons were chosen by dev alone. Ahead on new texts: the probability that the first arm is; with too few "
-        "seeds, of these models alone. Intervals are corrected for their number (Bonferroni): together they have 95 % "
-        "confidence."
+        "Points: the difference on the same test examples; bold where the interval excludes 0, so that an order is "
+        "claimed. The comparisons were chosen by dev alone. Ahead on new texts: the probability that the first model "
+        "is; with too few seeds, for these very runs. Intervals are corrected for their number (Bonferroni): together "
+        "they have 95 % confidence."
     )
     yield Heading("Differences on test", 3)
-    yield Table(["Question", Column("arms", "words"), "difference", "95 % interval", "ahead on new texts"], rows, note)
+    yield Table(["Question", Column("models", "words"), "points", "95 % interval", "ahead on new texts"], rows, note)
 
 
 def _without_copies(
@@ -267,7 +268,7 @@ def _chosen(groups: Sequence[Summary]) -> Iterator[Block]:
             settings = "; ".join(f"{name} {value}" for name, value in chosen.items())
             found.append(Text((Span(group["name"]), f"{tried}: {settings}."), "small"))
     if found:
-        yield Details("What the models chose on dev", tuple(found))
+        yield Details("Settings that were chosen on dev", tuple(found))
 
 
 def predictions(contents: Contents) -> Iterator[Block]:
@@ -293,7 +294,7 @@ def coverage(contents: Contents) -> Iterator[Block]:
         "; of several seeds, the one with the best score on dev. Answered: the share of texts whose answer has at "
         "least this probability. Thresholds were chosen on dev; test shows what they then gave. Both in hundredths."
     )
-    yield Heading("Sure or not")
+    yield Heading("Sure and unsure answers")
     caption = "Accuracy of the texts that are answered, the surest first; a dot for each threshold of the table"
     yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
@@ -313,11 +314,11 @@ def _confusion(found: dict[str, Any], role: str) -> Iterator[Block]:
         labels, counts = [Span(label) for label in found["labels"]], found["matrix"]
         cells: list[Row] = [(label, *(f"{n:,}" for n in row)) for label, row in zip(labels, counts, strict=True)]
         shares = [[count / max(sum(row), 1) for count in row] for row in counts]
-        yield Table(["gold", *map(Column, labels)], cells, shares=shares, role=role)
+        yield Table(["Gold", *map(Column, labels)], cells, shares=shares, role=role)
     elif found["frequent"]:
         rows = [(Span(one["gold"]), Span(one["predicted"]), f"{one['count']:,}") for one in found["frequent"]]
         yield Text(f"The most frequent confusions on test{summed}.", "small")
-        yield Table(["Gold", Column("Predicted", "left"), "Examples"], rows)
+        yield Table(["Gold", Column("predicted", "left"), "examples"], rows)
 
 
 def _classes(found: dict[str, Any]) -> Iterator[Block]:

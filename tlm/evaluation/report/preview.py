@@ -243,7 +243,7 @@ def section(found: Sequence[dict[str, Any]]) -> Iterator[Block]:
             yield Text(Quote.of(arm["missing"]) if arm["missing"] else "No passage was retrieved.", "note")
             continue
         asked = any(one["asker"] for one in arm["passages"])
-        marks = " Above each, an example whose query found it; longer, less common words of both are marked."
+        marks = " Above each is an example whose query found it. Longer, less common words of both are marked."
         some = f"{len(arm['passages'])} of {arm['total']:,} passages"
         yield Text(f"{some}, evenly spaced through the subset, not hand-picked.{marks if asked else ''}", "small")
         cards = [*map(_card, arm["passages"])]

@@ -210,7 +210,7 @@ def section(found: Since, metric: str) -> Iterator[Block]:
     """What changed, as a section of the page; scores are of this metric."""
     yield Heading("Since the last report")
     columns = {"before": BEFORE, "now": NOW, "added": "added", "moved": "of these, from another split"}
-    columns |= {"removed": "taken away", "relabelled": "with another label"}
+    columns |= {"removed": "removed", "relabelled": "with another label"}
     data = found["data"]
     rows: list[Row] = [(one["split"], *(f"{one[name]:,}" for name in columns)) for one in data["splits"]]
     said = "; ".join(["Texts are compared as they are, both of a pair together", *_labels_in_words(found)])
@@ -231,7 +231,7 @@ def _compared_section(found: Since, metric: str) -> Iterator[Block]:
     of = f"On the {tests['compared']:,} test texts that both have, of {tests[BEFORE]:,} before and {tests[NOW]:,} now"
     if copied := tests["both"] - tests["compared"]:
         of += f" ({copied:,} more are in train as well, before or now)"
-    note = f"{of}, by the labels of now: {points(found['difference'])}. The earlier model was not run again."
+    note = f"{of}, by today’s labels: {points(found['difference'])}. The earlier model was not run again."
     yield Table(["Recommended", Column("report", "left"), metric, "95 % interval"], rows, note)
     yield Heading("Answers that changed", 3)
     yield Text(f"{_in_words(found['changed'])}, in the runs of each side that are the best on dev.", "small")

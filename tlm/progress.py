@@ -90,8 +90,8 @@ class Meter:
         elif not _hidden and time.monotonic() - self.logged >= LOG_EVERY_SECONDS:
             self.logged = time.monotonic()
             seconds = self.logged - self.started
-            of = f" of {self.total:,.0f} ({self.done / self.total:.0%})" if self.total else ""
-            say(f"{self.label}: {self.done:,.0f}{of} {self.unit} in {seconds:.0f} s {note}".rstrip())
+            of, share = (f" of {self.total:,.0f}", f" ({self.done / self.total:.0%})") if self.total else ("", "")
+            say(f"{self.label}: {self.done:,.0f}{of} {self.unit}{share} in {seconds:.0f} s{note and f', {note}'}")
 
     def close(self) -> None:
         """Remove the bar."""

@@ -109,7 +109,7 @@ def _one_vs_rest(
     weights, bias = np.zeros((rows, features.shape[1])), np.zeros(rows)
     for label in range(rows):
         if log is not None:
-            log.advance(0, f"(class {label + 1:,} of {rows:,})")
+            log.advance(0, f"class {label + 1:,} of {rows:,}")
         positive = gold[:, label] == 1 if several else gold == label
         if positive.all():
             bias[label] = np.inf
@@ -239,7 +239,8 @@ class Search:
         elif self.classes:  # on dev, the last fold, which this very model predicted, not one of less text
             chosen["temperature"] = fitted_temperature(best.predicted[-1], self._judged_gold(self.folds[-1:]))
             found = replace(found, temperature=chosen["temperature"])
-        say(f"{name}: {self.metric} {best.score:.4f} in cross-validation and on dev, with {chosen}")
+        where = "on dev" if len(self.views) == 1 else "(mean of dev and cross-validation)"
+        say(f"{name}: {self.metric} {best.score:.4f} {where} with {', '.join(f'{k} {v}' for k, v in chosen.items())}")
         return found, chosen
 
     def _judged_gold(self, folds: list[Fold]) -> NDArray[Any]:

@@ -308,8 +308,10 @@ def test_a_search_says_which_class_it_is_at(
     monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
     fitted("baseline", "plain")
     said = capsys.readouterr().err
-    assert "linear model: 0 settings tried in 0 s (class 1 of 3)" in said
-    assert "(class 3 of 3)" in said
+    assert "linear model: 0 settings tried in 0 s, class 1 of 3" in said
+    assert "class 3 of 3" in said
+    assert "(mean of dev and cross-validation) with word n-grams 1-2, character n-grams " in said
+    assert "baseline: the model of baseline is " in said
 
 
 def test_numbers_are_those_of_ridge() -> None:

@@ -41,8 +41,8 @@ def baseline(
         features: A published embedding model (sentence-transformers, model2vec or transformers), whose embeddings of
             the texts and of their marked spans are the features instead: a folder, on this machine or on S3, or a name
             on the Hugging Face Hub. `make install` has what it needs, or in a checkout `pip install '.[embeddings]'`.
-        spans: Marks around the spans that a text is asked about, such as "[[ ]]"; may be repeated. By default,
-            marks that nearly all training texts hold once are found.
+        spans: Marks around the spans that a text is asked about, such as "[[ ]]"; may be repeated. By default, they
+            are detected: nearly all training texts hold them once.
         seed: Recorded with the scores; it has no effect, because the solvers are deterministic.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
@@ -65,9 +65,9 @@ def static(task: str, *, subset: str = "", spans: Sequence[str] = (), seed: int 
         task: URI of the task.
         subset: URI of the subset. Without one, the vectors are learned from the task's texts alone: those of train,
             and those without labels.
-        spans: Marks around the spans that a text is asked about, such as "[[ ]]"; may be repeated. By default,
-            marks that nearly all training texts hold once are found.
-        seed: Recorded with the scores: the seed that the subset was drawn by, if it was. Nothing else here is drawn.
+        spans: Marks around the spans that a text is asked about, such as "[[ ]]"; may be repeated. By default, they
+            are detected: nearly all training texts hold them once.
+        seed: Recorded with the scores: the seed of the subset, if that was drawn. It has no other effect.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     inputs = {"task": Artifact.open(task, "task")}
@@ -100,7 +100,7 @@ def _recipe(step: str, settings: dict[str, Any], spans: Sequence[str], inputs: d
 def _scored(recipe: Recipe, root: str | None, fit: "Callable[[], Model]") -> str:
     root = home(root, recipe.inputs.values()).root
     model = produce(recipe, root, _write, recipe, fit)
-    say(f"{recipe.step}: the model is {model}")
+    say(f"{recipe.step}: the model of {recipe.settings['arm']} is {model}")
     return evaluate(model, recipe.inputs["task"].uri, device="cpu", root=root)  # there may be no torch to ask for GPUs
 
 

@@ -215,7 +215,7 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
         settings["tolerance"] = tolerance
     model = Recipe("model", "mix", VERSION, settings, inputs)
     mixture = Artifact.open(produce(model, root, _write_model, model))
-    say(f"mix: the model is {mixture.uri}")
+    say(f"mix: the model of {arm} is {mixture.uri}")
     recipe = Recipe("metrics", "mix", VERSION, scored(task), {"model": mixture, "task": task})
     return produce(recipe, root, _write_metrics, recipe)
 

@@ -39,7 +39,7 @@ def test_sigterm_at_a_random_instant(chain, chance, name):
 def test_sigterm_is_not_taken_for_a_fault_of_a_library(chain):
     root = chain.root("load-task")
     ended = chain.run("load-task", root, told_within_a_library)
-    assert (ended.code, ended.sentence) == (143, "tlm: stopped by SIGTERM; repeat the command to go on")
+    assert (ended.code, ended.sentence) == (143, "tlm: stopped by SIGTERM; repeat the command to resume")
     assert chain.wrong("load-task", root, chain.run("load-task", root)) == ""
 
 

@@ -173,7 +173,7 @@ def test_failure_is_told_with_its_reason_and_last_line(api, trainer, capsys):
         run(api)
     assert str(raised.value) == (
         f"TrainJob {NAMESPACE}/{NAME} failed (FailedJobs: jobset failed due to one or more job failures); exit codes "
-        "of its pods: 137 OOMKilled; its last line: it is dark here; fix that, then repeat to go on"
+        "of its pods: 137 OOMKilled; its last line: it is dark here; fix that, then repeat to resume"
     )
     assert "the other one's last words" in capsys.readouterr().err.splitlines()
     assert deletions(trainer) == 1
@@ -214,7 +214,7 @@ def test_a_job_that_somebody_deleted_is_told(s3_root, api, trainer, monkeypatch,
 def test_sigterm_deletes_the_job(api, trainer):
     trainer.at_look = [lambda: trainer.runs("one")]
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    with pytest.raises(Terminated, match="is deleted, its pods save their state; repeat to go on"):
+    with pytest.raises(Terminated, match="is deleted, its pods save their state; repeat to resume"):
         run(api)
     assert trainer.jobs == {}
 

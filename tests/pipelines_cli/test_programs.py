@@ -74,7 +74,7 @@ def test_ctrl_c_in_a_local_run_is_a_sentence(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "pipelines.run: stopped by Ctrl-C; repeat the command to go on: finished steps are found" in err
+    assert "pipelines.run: stopped by Ctrl-C; repeat the command to resume: finished steps are not repeated" in err
     assert "Traceback" not in err
 
 

@@ -159,7 +159,7 @@ def test_a_server_that_goes_away_interrupts_and_repeating_goes_on(root, elastics
     try_only(2, monkeypatch)
     with faulty(elasticsearch_url, gone) as url:
         monkeypatch.setenv(URL, url)
-        with pytest.raises(Interrupted, match=r"went away .* repeat the command to go on"):
+        with pytest.raises(Interrupted, match=r"went away .* repeat the command to resume"):
             index_of(TEXTS, root)
     (half,) = elasticsearch.indices.get(index="tlm-corpus-*")
     elasticsearch.indices.refresh(index=half)
@@ -379,7 +379,7 @@ def test_in_a_pod_a_step_waits_for_the_server_that_preflight_saw(root, elasticse
     assert server_index(index)
     try_only(1, monkeypatch)
     monkeypatch.setenv(URL, f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(Interrupted, match=r"went away \(.*refused.*\); repeat the command to go on"):
+    with pytest.raises(Interrupted, match=r"went away \(.*refused.*\); repeat the command to resume"):
         index_of(TEXTS[:300], root)
 
 

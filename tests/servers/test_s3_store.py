@@ -154,7 +154,7 @@ def test_a_request_that_did_not_arrive_whole_is_repeated(s3_root, s3_server, mon
         store.write("x", b"written")
         assert (store.read("x"), left) == (b"written", [])
         left += [answer] * 50
-        with pytest.raises(Interrupted, match=f"answered {status} {code} while writing x; repeat to go on"):
+        with pytest.raises(Interrupted, match=f"answered {status} {code} while writing x; repeat to resume"):
             store.write("x", b"again")
 
 
@@ -225,7 +225,7 @@ def test_a_server_that_goes_away_is_an_interruption(s3_root, monkeypatch):
         boto3.client("s3").create_bucket(Bucket="here")
         store = S3Store("s3://here")
         assert store.read("x") is None
-    with pytest.raises(Interrupted, match=r"failed while creating x: .*repeat to go on"):
+    with pytest.raises(Interrupted, match=r"failed while creating x: .*repeat to resume"):
         store.create("x", b"1")
 
 
@@ -239,7 +239,7 @@ def test_a_server_that_falls_silent_is_not_waited_for_again_and_again(s3_root, s
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
         store = S3Store(s3_root)
         assert store.read("x") is None
-        with pytest.raises(Interrupted, match=r"failed while reading x: Read timeout .*; repeat to go on"):
+        with pytest.raises(Interrupted, match=r"failed while reading x: Read timeout .*; repeat to resume"):
             store.read("x")
     assert len(asked) == 10
 

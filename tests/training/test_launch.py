@@ -132,7 +132,7 @@ def test_an_interrupt_before_the_first_step_is_one_sentence(tmp_path):
     assert run.returncode == 130, said
     assert said.splitlines() == [
         "2 processes",
-        "tlm: stopped by Ctrl-C before there was a step to save; repeat the command to go on",
+        "tlm: stopped by Ctrl-C before there was a step to save; repeat the command to resume",
     ]
     until(lambda: not alive(str(tmp_path)), 20)
 

@@ -50,7 +50,7 @@ def as_done(work: Callable[[T], R], items: Sequence[T], label: str, unit: str, l
         yield from progress.track(done, label, len(items), unit)
     except TerminatedWorkerError:
         raise Interrupted(
-            f"{label}: a process was killed, perhaps for lack of memory; repeat the command to go on"
+            f"{label}: a process was killed, perhaps for lack of memory; repeat the command to resume"
         ) from None
 
 

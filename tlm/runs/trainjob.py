@@ -219,7 +219,7 @@ class _Follower:
     def _pause(self, consequence: str = "") -> None:
         if self.stop.wait(POLL_SECONDS):
             error = self.stop.error()
-            raise error(f"stopped by {error.by}{consequence}; repeat to go on")
+            raise error(f"stopped by {error.by}{consequence}; repeat to resume")
 
     def _get(self) -> Any:
         return self.api.call("GET", f"{self.jobs}/{self.name}", absent_ok=True)
@@ -266,7 +266,7 @@ class _Follower:
         ends = f"; exit codes of its pods: {codes}" if codes else ""
         last = f"; its last line: {self.last_line}" if self.last_line else ""
         error = InputError if self._input_refused() else Interrupted
-        return error(f"{self.title} failed ({reason}){ends}{last}; fix that, then repeat to go on")
+        return error(f"{self.title} failed ({reason}){ends}{last}; fix that, then repeat to resume")
 
     def _say_once(self, status: str) -> None:
         if status != self.status:

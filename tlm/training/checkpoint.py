@@ -245,7 +245,7 @@ class Snapshots:
                 state.read(folder)
                 spent = self.progress.run(step).get("spent", UNKNOWN)
                 self.spending.before = {name: Amount(*pair) for name, pair in spent.items()}
-                say(f"goes on after step {step:,}")
+                say(f"resuming after step {step:,}")
 
     def due(self, step: int) -> bool:
         """Whether to save after `step`, by the number of steps."""

@@ -157,7 +157,7 @@ class _LossMeter(Meter):
 
 
 def _stopped(error: type[Terminated], state: State) -> Terminated:
-    return error(f"stopped by {error.by} after step {state.step:,}, which is saved; repeat the command to go on")
+    return error(f"stopped by {error.by} after step {state.step:,}, which is saved; repeat the command to resume")
 
 
 def _collect_energy(spending: Spending, group: ProcessGroup) -> None:

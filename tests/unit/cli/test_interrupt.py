@@ -14,7 +14,7 @@ from tlm.cli.main import COMMANDS
 from tlm.evaluation.score.baseline import baseline
 
 HOME = Path(__file__).parents[3]
-SENTENCE = "tlm: stopped by Ctrl-C; repeat the command to go on\n"
+SENTENCE = "tlm: stopped by Ctrl-C; repeat the command to resume\n"
 # Runs the command line, and sends its process SIGINT when it begins to import the module that is named first.
 PROGRAM = """
 import importlib.abc, os, signal, sys
@@ -86,7 +86,7 @@ main(run)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 143
-    assert ended.stderr == "tlm: stopped by SIGTERM; repeat the command to go on\n"
+    assert ended.stderr == "tlm: stopped by SIGTERM; repeat the command to resume\n"
 
 
 @pytest.mark.parametrize("ignore", [False, True])

@@ -219,7 +219,7 @@ class S3Store:
             return InputError(f"{self.root}: no credentials found while {doing}; {cure}")
         if not isinstance(error, ClientError):
             if self.answered:
-                return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to go on")
+                return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to resume")
             setting = "AWS_ENDPOINT_URL_S3" + " (in the ConfigMap tlm)" * in_pod()
             return InputError(f"{self.root}: not reachable while {doing}: {error}; start it, or check {setting}")
         self.answered = True
@@ -234,7 +234,7 @@ class S3Store:
             if code == "RequestTimeTooSkewed":
                 advice = "set the clock of this machine, then repeat"
             return InputError(f"{self.root}: refused with {code} while {doing}; {advice}")
-        return Interrupted(f"{self.root}: answered {status} {code} while {doing}; repeat to go on")
+        return Interrupted(f"{self.root}: answered {status} {code} while {doing}; repeat to resume")
 
 
 def _status(error: ClientError) -> int:

@@ -178,7 +178,7 @@ class _Filler:
         left = until_done(self._create, documents)
         if left:
             busy = f"Elasticsearch was too busy for {len(left)} documents {elastic_client.TRIES} times ({self.why})"
-            raise Interrupted(f"{busy}; free disk space there if it is full, then repeat the command to go on")
+            raise Interrupted(f"{busy}; free disk space there if it is full, then repeat the command to resume")
         return len(documents)
 
     def _create(self, documents: list[Document]) -> list[Document]:
@@ -219,7 +219,7 @@ class _Filler:
     def _reject(self, doc: int, why: str) -> None:
         self.rejected.append((doc, why))
         if len(self.rejected) > MOST_REJECTED:
-            raise InputError(f"Elasticsearch refused more than {MOST_REJECTED} passages, passage {doc} because: {why}")
+            raise InputError(f"Elasticsearch refused more than {MOST_REJECTED} passages, the last one, {doc}: {why}")
 
 
 def _lines(doc: int, text: str, vector: str) -> str:

@@ -181,7 +181,7 @@ def _explained(error: ApiError | TransportError) -> InputError | Interrupted:
     """Return what the client raised as one sentence."""
     if isinstance(error, TransportError):
         gone = f"Elasticsearch at {os.environ.get(URL)} went away ({_cause(error)})"
-        return Interrupted(f"{gone}; repeat the command to go on")
+        return Interrupted(f"{gone}; repeat the command to resume")
     return refusal(error.status_code, f"{error.error}: {reason(error.body)}" if error.body else "no reason")
 
 
@@ -193,7 +193,7 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
         return InputError(f"{where} does not accept our credentials ({why}); {cure}")
     if blocked(status, why):
         cure = "free disk space there" if "flood-stage" in why else "lift that block there"
-        return Interrupted(f"{where} has blocked this ({why}); {cure}, then repeat the command to go on")
+        return Interrupted(f"{where} has blocked this ({why}); {cure}, then repeat the command to resume")
     if status == 403:
         needed = "the roles publisher and writer of k8s/elasticsearch, or all privileges on the indices 'tlm-*'"
         return InputError(f"{where} forbids this ({why}); the API key needs {needed}")
@@ -201,7 +201,7 @@ def refusal(status: int, why: str) -> InputError | Interrupted:
         return Interrupted(f"{where} lost the index in the meantime ({why}); repeat the command")
     if status in BUSY:
         lost = "if a node is gone for good, remove the index; " if "missing shards" in why else ""
-        return Interrupted(f"{where} stayed too busy ({status} {why}); {lost}repeat the command to go on")
+        return Interrupted(f"{where} stayed too busy ({status} {why}); {lost}repeat the command to resume")
     return InputError(f"{where} refused with {status} ({why})")
 
 

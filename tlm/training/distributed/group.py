@@ -114,7 +114,7 @@ def _lost_processes() -> Iterator[None]:
         reason = str(error).partition("\n")[0].rpartition("] ")[2].partition(". ")[0]  # without places in C++ files
         raise Lost(
             f"another process of this training ended unexpectedly ({reason}), as when memory runs out or a node is "
-            "lost; fix that, then repeat the command to go on"
+            "lost; fix that, then repeat the command to resume"
         ) from None
 
 

@@ -204,7 +204,7 @@ def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
     first = min(known, key=lambda ending: (ending.lost, ending.time), default=None)
     if stop and (first is None or first.lost):
         error = stop.error()
-        return error(f"stopped by {error.by} before there was a step to save; repeat the command to go on")
+        return error(f"stopped by {error.by} before there was a step to save; repeat the command to resume")
     if first is not None:
         return first.error()
     log = (endings / "torchrun.log").read_text(encoding="utf-8", errors="replace")
@@ -212,7 +212,7 @@ def _reason(endings: Path, code: int, stop: Stop | None) -> TlmError | OSError:
     if signals:
         return Interrupted(
             f"a training process was ended by {signal.Signals(int(signals[-1])).name}; if nobody did that, memory "
-            "ended: raise the pod's memory limit or lower the batch, then repeat the command to go on"
+            "ended: raise the pod's memory limit or lower the batch, then repeat the command to resume"
         )
     last = next((line for line in reversed(log.splitlines()) if line.strip("=- ")), "it said nothing")
     return Interrupted(f"torchrun ended with code {code} ({last.strip()[:300]}); fix that, then repeat the command")

@@ -76,6 +76,14 @@ def test_any_choice_of_arms(arms: list[str], tmp_path: Path) -> None:
     assert ("passages drawn at random" in files["html"]) == ("random" in arms)
 
 
+def test_retrieved_text_comes_before_random_text(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    files = reported(tmp_path, [world.metrics("random", 0, 0.9), world.metrics("bm25", 0, 0.6)])
+    found = json.loads(files["json"])
+    assert [one["arm"] for one in found["evidence"]] == ["bm25", "random"]
+    assert [one["arm"] for one in found["dropped"] if one["kind"] == "subset"] == ["bm25", "random"]
+
+
 def test_only_a_baseline(tmp_path: Path) -> None:
     world = toy_world(tmp_path)
     files = reported(tmp_path, [baseline(world.task, root=str(tmp_path))])

@@ -30,6 +30,7 @@ from tlm.evaluation.score.mix import LINEAR
 from tlm.evaluation.score.scores import coverage, metric_names, predictions_of
 from tlm.progress import say
 from tlm.settings.options import Prices
+from tlm.settings.selectors import WITHOUT_QUERIES
 
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
@@ -232,10 +233,9 @@ def _scatter(best: Group) -> dict[str, list[float]]:
 
 def _dropped(groups: list[Group], task: Artifact | None) -> list[dict[str, Any]]:
     """Rows that each step left out: import of the corpus and the task, then each arm's retrieval and export."""
-    firsts = [group.runs[0].subset for group in groups]  # of several draws, the first
-    subsets = {subset.manifest.key: subset for subset in firsts if subset is not None}
+    firsts = {one.manifest.key: one for group in groups if (one := group.runs[0].subset) is not None}  # of the draws
     shown_corpus, steps = None, []
-    for subset in subsets.values():
+    for subset in sorted(firsts.values(), key=lambda one: one.details["arm"] in WITHOUT_QUERIES):  # as the evidence
         hits = follow(subset, "hits")  # None for a merged subset
         corpus = follow(hits, "index", "corpus") or follow(subset, "corpus")
         shown_corpus = shown_corpus or corpus

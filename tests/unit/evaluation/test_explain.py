@@ -86,6 +86,7 @@ def test_parts_add_up_to_the_answer_and_a_training_text_is_nearest_to_itself(mad
     found = explained(made[name], text, None, "", 4, "cpu")
     assert found["label"] == label
     assert sum(part["adds"] for part in found["parts"]) == pytest.approx(found["answer"])
+    assert f"{found['parts'][0]['adds']:.4f} to the probability" in terminal(blocks(found, 2))
     kinds = {"linear": ["linear"], "static": ["static"], "mixture": ["linear", "static"]}
     assert [part["model"] for part in found["parts"]] == kinds[name]
     first, *others = found["nearest"]

@@ -321,7 +321,7 @@ def blocks(found: dict[str, Any], top: int) -> Iterator[Block]:
     yield Heading(f"{answer:.4g}" if label is None else (Span(label, "label"), f", probability {answer:.3f}"), 1)
     yield Text(Quote.of(visible(" ⁄ ".join(filter(None, (found["text"], found["pair"]))), WIDTH)))
     for part in found["parts"]:
-        yield Heading(f"{part['model']}: {part['adds']:.4f} of the answer")
+        yield Heading(f"{part['model']} adds {part['adds']:.4f} to the {'number' if label is None else 'probability'}")
         yield Table(["feature", "hint" if part["bias"] is None else "adds"], _features(part, top), part["method"])
     if found["nearest"]:
         yield Heading("Nearest training texts, by the model’s own features")

@@ -99,7 +99,7 @@ build/fuzz:
 
 install: $(VENV)/ready  ## Create .venv with the locked packages and tlm (other targets do this when needed)
 
-install-light: $(LIGHT)  ## The same without PyTorch: 0.9 GB, for models without a network and to submit runs to a cluster
+install-light: $(LIGHT)  ## The same without PyTorch: for models without a neural network and to submit runs to a cluster
 
 lock: .tools/bin/uv pyproject.toml  ## Write the requirements files; keep versions that fit (ARGS=--upgrade: take the newest)
 	$(COMPILE) pyproject.toml --extra train --extra pipelines --extra dev --output-file requirements.txt

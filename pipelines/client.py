@@ -239,7 +239,7 @@ def upload(api: Api, text: str, *, name: str, version: str) -> Any:
 
     found = api.find_or_create(find, lambda: _send(api, text, pipeline, version, mark))
     if found.description and found.description != mark:
-        raise InputError(f"version {version} of '{name}' has another content: commit, or give another --version")
+        raise InputError(f"version {version} of '{name}' exists with other content; commit, or give another --version")
     return found
 
 
@@ -293,7 +293,7 @@ def submit(api: Api, pipeline: Compiled, values: Mapping[str, Any], order: RunOp
     except ApiError as error:
         if error.status:
             raise
-        raise Interrupted(f"whether a run began is not known, look for '{name}' in the UI: {error}") from None
+        raise Interrupted(f"{error}; the run may have begun all the same: look for '{name}' in the UI") from None
 
 
 def experiment(api: Api, name: str) -> str:

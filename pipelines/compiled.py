@@ -316,7 +316,7 @@ def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -
         return compile_text(images, name=pipeline or "tlm")
     for option, value in (("--images", images), ("--pipeline", pipeline)):
         if value:
-            raise InputError(f"{option} {value}: is of this code's pipelines, not of --file {file}; leave one out")
+            raise InputError(f"{option} {value} is for this code's pipelines, not for --file {file}; leave one out")
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

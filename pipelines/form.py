@@ -60,9 +60,9 @@ class Connection:
     """The address of Kubeflow Pipelines, and the rights to use it.
 
     Args:
-        host: Address of Kubeflow Pipelines, http://… or https://…; inside a cluster it is found.
-        ui_host: Address for links, if it is not that of --host.
-        namespace: Whose runs they are, where Kubeflow has several users.
+        host: Address of Kubeflow Pipelines, http://… or https://…; not needed inside a cluster.
+        ui_host: Address for links, if it differs from --host.
+        namespace: Namespace of the runs, where Kubeflow has several users.
         token_file: File with a bearer token, read again for each call; without it, the variable KFP_EXISTING_TOKEN
             is the token.
         ca_file: Certificates to trust, for an https:// address with a private CA.
@@ -82,7 +82,7 @@ class RunOptions:
     """Settings of a run on Kubeflow.
 
     Args:
-        experiment: Experiment; created if there is none.
+        experiment: Experiment to run in; created if it does not exist.
         pipeline_root: Where Kubeflow keeps its own artifacts, such as s3://bucket/kfp; by default, Kubeflow decides.
         service_account: Kubernetes service account of the pods, tlm-runner in our manifests; by default Kubeflow's own.
     """
@@ -98,7 +98,7 @@ class Waiting:
 
     Args:
         timeout: Seconds to wait for the end of the run.
-        poll_seconds: Seconds between two looks at the run.
+        poll_seconds: Seconds between two requests for the state of the run.
     """
 
     timeout: Annotated[float, Option(min=0)] = 86_400.0
@@ -137,7 +137,7 @@ class Registry:
     """The registry for the model that the report recommends.
 
     Args:
-        address: Kubeflow's Model Registry, http(s)://host:port, to register the report's model; empty for none.
+        address: Kubeflow's Model Registry, http(s)://host:port, to register the recommended model; empty for none.
         model: Name of the registered model; empty for the task's name.
     """
 
@@ -195,7 +195,7 @@ class Draws(Compared):
         published: Published models whose embeddings to compare with, separated by commas: folders, s3://… or names on
             the Hugging Face Hub.
         published_preset: No effect here: nothing is trained.
-        seeds: Seeds of random and the other arms that draw their text: so many draws, each with its own model.
+        seeds: Seeds of random and the other arms that draw their text, separated by commas; each is a draw and a model.
     """
 
     arms: str = "bm25,random,task-only"
@@ -223,7 +223,7 @@ class Task(Examples):
     """The task: its place, and how to read its examples.
 
     Args:
-        files: Folder with the files of a task given by its name. Without it, they come from the Hub, but not in pods.
+        files: Folder with the files of a task given by its name; empty downloads them from the Hub, but not in pods.
         max_rejected: Unusable rows to set aside before the step stops; 0.1 % of all rows are always allowed, but no
             more than a tenth of dev or test.
         path: Folder with train, dev and test files, one file to be split, or a name such as paper:scierc.

@@ -30,7 +30,7 @@ def steps(
     train: Pods,
     report_against: str = "",
 ) -> str:
-    """Train a text classifier from scratch on a task and the part of a corpus that matters to it (TLM, ICML 2022).
+    """Train a text classifier from scratch on a task and the part of a corpus that is relevant to it (TLM, ICML 2022).
 
     Args:
         report_against: URI of an earlier report or of earlier metrics, to say what has changed since; empty for none.

@@ -144,7 +144,7 @@ def wait_for(api: Api, run_id: str, *, timeout: float, poll_seconds: float) -> N
         InputError: The run was terminated or is gone.
         Interrupted: The run goes on, but the time is over or the API is lost.
     """
-    goes_on = f"run {run_id} goes on: see {api.link(f'runs/details/{run_id}')}, or wait on with `wait {run_id}`"
+    goes_on = f"run {run_id} goes on: see {api.link(f'runs/details/{run_id}')}, or wait again with `wait {run_id}`"
     try:
         run = _ended(api, run_id, timeout, poll_seconds)
     except (ApiError, TimeoutError) as error:
@@ -174,7 +174,7 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
             if not (error.may_pass or is_renewed):
                 raise
             if not trouble:
-                say(f"{error}; the run goes on, and so does waiting")
+                say(f"{error}; the run goes on, still waiting for it")
             trouble = str(error)
         else:
             if trouble:

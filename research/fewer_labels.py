@@ -20,7 +20,7 @@ VERSION = 2
 
 
 def fewer_labels(task: str, *, per_class: int, seed: int = 0, keep_texts: bool = False, root: str | None = None) -> str:
-    """Keep at most so many training examples of each class, and the same part of dev; test stays whole.
+    """Keep at most ``--per-class`` training examples of each class, and the same part of dev; test stays whole.
 
     A class keeps the same share of its dev examples as of its training examples, but at least one. With the same
     seed, fewer examples are a part of more.

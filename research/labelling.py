@@ -129,7 +129,7 @@ def _saved(random: Floats, other: Floats, rounds: Sequence[int]) -> Iterator[str
 
 
 def labels_found(task: str, *, share: float = 0.05, seeds: int = 5, first: int = 0, to: str = "any") -> None:
-    """Print how many of the labels that were changed at random `label-errors` finds, and how many it lists in vain.
+    """Print how many of the labels that were changed at random `label-errors` finds, and how many others it lists.
 
     Below, what other orders of all texts find, and their difference to `label-errors`, in lists as long as there are
     changed labels and as long as its own: by confident learning, by the probability of the label out of fold, and by a

@@ -22,7 +22,7 @@ KEPT = Path(__file__).parent / "results" / "minutes" / "models.jsonl"
 def minutes(metrics: Sequence[str], *, file: Path = KEPT) -> str:
     """Add finished models to the kept ones, and draw the scores of all on test against their CPU minutes.
 
-    The time is that of all steps that made a model but corpus, index and task; of a step without snapshots that was
+    The time is that of all steps that made a model except corpus, index and task; of a step without snapshots that was
     interrupted, only the last attempt is known. The time of an arm is the longest among its seeds. The answers on test,
     a digit for each (0-9, a-z, the place of the class), are kept too: seeds of several machines can be compared.
 

@@ -70,19 +70,19 @@ def gpu(
     commit: str = "",
     archive: str = "",
 ) -> str:
-    """Measure correctness, speed and quality on a GPU; run it again to go on with what is missing.
+    """Measure correctness, speed and quality on a GPU; run it again to measure what is missing.
 
-    Losses beside the CPU's, speed beside the authors' way and Hugging Face's Trainer, each habit of a GPU; then
+    Losses beside the CPU's, speed beside the authors' way and Hugging Face's Trainer, each technique for GPUs; then
     trainings of `mini` and of a published model; last, how far BERT-base gets in four minutes. Trainings that are
-    stopped go on next time. Data come from `gpu-pack`; parts whose archive is not there are left out.
+    stopped resume next time. Data come from `gpu-pack`; parts whose archive is not there are left out.
 
     Args:
-        minutes: Stop after so many.
+        minutes: Minutes after which to stop.
         device: cuda or cuda:N; cpu rehearses everything with tiny models, whose numbers mean nothing.
         folder: Folder of the archives, where trainings work, too.
         results: Folder of the results; BENCHMARKS.md beside it is written anew.
         at_once: Trainings that share the GPU.
-        only: Names of pieces must begin so, or with another of these beginnings, separated by commas.
+        only: Beginnings of the names of the pieces to measure, separated by commas; empty for all.
         commit: Commit of the code, where there is no git.
         archive: Archive (tar.gz) of the results, written anew whenever a piece is done: a machine that is taken away
             may give back only that.

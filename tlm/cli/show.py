@@ -25,7 +25,7 @@ def show(preset: str = "", *, overrides: Sequence[str] = ()) -> str:
 
 def _list() -> Iterator[str]:
     yield _row(COLUMNS)
-    yield "to try things out, for one GPU (mini), and for published models, which keep their own shape (the last two)"
+    yield "our own: to try things out; mini for one GPU; the last two for published models, which keep their own shape"
     yield from map(_summary, SCALES)
     for scale, facts in table_b1()["scales"].items():
         yield f"{scale}: the paper's {scale} scale, corpus {facts['corpus']}, Table B.1; without a task SciERC's column"

@@ -121,19 +121,19 @@ def gc(
 ) -> Answer:
     """Remove what no kept run needs: artifacts, unfinished work and uploads, Elasticsearch indices.
 
-    Kept are the newest reports and studies of each task, everything that was made or used in the last days (a running
-    pipeline may need it), checkpoints, models and metrics that no report or study covers, and whatever these were made
-    from. Files that are not of an artifact, a snapshot or an upload of tlm are left alone. Without ``--delete`` it is a
-    dry run. As JSON: the folders and uploads, their bytes, the number of other files, and whether anything was deleted.
+    Without ``--delete``, this is a dry run. Kept are the newest reports and studies of each task, everything that was
+    made or used in the last days (a running pipeline may need it), checkpoints, models and metrics that no report or
+    study covers, and whatever these were made from. Files that are not of an artifact, a snapshot or an upload of tlm
+    are left alone. As JSON: folders, uploads, their bytes, the number of other files, whether anything was deleted.
 
     Args:
-        keep_runs: How many of each task's newest reports, and of its newest studies, to keep. Versions of a task have
-            one name, which is that of its files, and the same labels.
-        keep: URI of what is kept as well, such as a model that is served; may be repeated.
-        remove: URI of what is removed with all that was made from it, used or not, such as a task with a text that has
-            to be forgotten; may be repeated.
+        keep_runs: How many of each task's newest reports, and of its newest studies, to keep. Tasks with the same file
+            name and the same labels are versions of one task.
+        keep: URI of an artifact to keep as well, such as a model that is served; may be repeated.
+        remove: URI of an artifact to remove with all that was made from it, used or not, such as a task with a text
+            that has to be forgotten; may be repeated.
         unused_days: Remove only what was neither made nor used for this many days.
-        delete: Really remove.
+        delete: Really remove; without it, only list.
         root: Store to look at; by default TLM_ROOT, else ./artifacts.
     """
     NOT_NEGATIVE.check("keep_runs", keep_runs)

@@ -62,16 +62,16 @@ def retrieve(
             because export removes some.
         query: The whole text ("full"), its RAKE keywords ("rake"), or the one that suits the texts' length ("auto").
             Not used without queries.
-        top_k: Most passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
+        top_k: Passages per query (the paper's K); "dense" and "hybrid" search for five times as many. Not used
             without queries.
-        share: What has the same share of the hits: each example ("examples"), or each class ("classes"), where the
-            examples of rare classes retrieve more passages, up to five times K, and others fewer. Not used
+        share: "examples": each example retrieves K passages; "classes": each class has the same share of the hits, so
+            that examples of rare classes retrieve more passages, up to five times K, and others fewer. Not used
             without queries.
         same_size_as: URI of the subset whose size the new subset is to have; not for arm "bm25".
         embedder: Folder of a published model whose embeddings "dense" and "hybrid" compare; by default, word vectors
             are learned from the corpus. `make install` has what it needs, or in a checkout `pip install
             '.[embeddings]'`.
-        seed: Seed of what is drawn; not for arm "bm25".
+        seed: Seed of the random choice; not for arm "bm25".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:

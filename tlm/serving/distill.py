@@ -55,7 +55,7 @@ def distill(
         subset: URI of the subset whose passages the teacher is asked about, too; empty for the task alone.
         preset: Named settings, those of stage 2 (finetune) and train.rho1; `tlm show` lists them.
         overrides: A setting to change, such as finetune.epochs=12; may be repeated.
-        temperature: Above 1, probabilities are drawn towards each other, so that unlikely classes count for more.
+        temperature: Above 1, the teacher's probabilities become more equal, so that unlikely classes count for more.
         seed: For the fresh head, order and dropout; -1: that of the checkpoint.
         compute: Where to train, and how often to save the state.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
@@ -98,7 +98,7 @@ def _check(teacher: Artifact, task: Artifact, subset: Artifact | None, rho1: int
     check_classes(teacher, task)
     Range("a number above 0, at most 100", above=0, most=100).check("temperature", temperature)
     if rho1 == "inf":
-        raise InputError("train.rho1 is inf; expected how many batches of passages come with each batch of the task")
+        raise InputError("train.rho1 is inf; expected the number of batches of passages for each batch of the task")
     if subset is not None and task.details["pair"]:
         advice = "leave out --subset, or give the task pairs without labels (load-task --unlabelled)"
         raise InputError(f"{task.uri} has pairs of texts, and a passage is one text; {advice}")
@@ -164,7 +164,7 @@ def _resumed(progress: Progress, predicted: NDArray[np.float32]) -> int:
         if done is None:
             return 0
         predicted[:] = np.load(folder / FILE, allow_pickle=False)
-    say(f"goes on after text {done:,}")
+    say(f"resuming after text {done:,}")
     return done
 
 

@@ -23,10 +23,10 @@ class Limits(Options):
     """What a server takes at most.
 
     Attributes:
-        max_bytes: Largest body of a request, in bytes; above, 413.
-        max_texts: Most texts in a request; above, 400.
-        max_waiting: Most texts that wait; above, 503.
-        max_waiting_bytes: Most bytes of requests received or waiting; above, 503.
+        max_bytes: Largest body of a request, in bytes; a larger one is answered with 413.
+        max_texts: Most texts in a request; more are answered with 400.
+        max_waiting: Most texts that may wait; more are answered with 503.
+        max_waiting_bytes: Most bytes of requests received or waiting; more are answered with 503.
     """
 
     max_bytes: Annotated[int, POSITIVE] = 1 << 20

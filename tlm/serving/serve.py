@@ -59,8 +59,8 @@ def serve(
         host: Address to listen at; 0.0.0.0 in a container.
         port: Port to listen at.
         name: Name of the model in the paths.
-        model_version: Version of the model in answers and paths; by default the first 12 digits of its content, which a
-            folder by `tlm download` knows, too, and else 1.
+        model_version: Version of the model in answers and paths; by default the first 12 digits of its content, or 1
+            for a folder that `tlm download` did not write.
         limits: What the server takes at most.
         at_least: Probability below which an answer is unsure: each answer then says whether it is. By default, answers
             do not say so. Not for numbers, nor for several labels a text.
@@ -167,7 +167,7 @@ def manifest(
         cpu: CPU cores of the pod.
         memory: Memory of the pod.
         store_port: Port of the store's pods; 0: that of AWS_ENDPOINT_URL_S3, else 80 (http) or 443.
-        at_least: Probability below which `tlm serve` says of an answer that it is unsure; by default, it does not say.
+        at_least: Probability below which `tlm serve` marks an answer as unsure; by default, it marks none.
 
     Returns:
         Two YAML documents.
@@ -179,7 +179,7 @@ def manifest(
     if not NAME.fullmatch(name):
         raise InputError(f"name is '{name}'; expected at most 40 lower-case letters, digits and '-', a letter first")
     if (runtime == "tlm") != bool(image):
-        raise InputError(f"runtime is {runtime} and image is '{image}'; give an image for tlm, and for tlm alone")
+        raise InputError(f"runtime is {runtime} and image is '{image}'; --runtime tlm, and only that, needs an image")
     if at_least and runtime != "tlm":
         raise InputError(f"at_least is {at_least:g}, but KServe's runtime marks no answer as unsure; use --runtime tlm")
     trained = trained_model(model)

@@ -122,14 +122,14 @@ class Fields(Options):
 
     Attributes:
         text_field: Field or column with the text; several, such as subject,body, are joined.
-        pair_field: Field with the second text of a pair; none if examples are single texts.
+        pair_field: Field with the second text of a pair; empty if examples are single texts.
         label_field: Field with the label, the number for regression, or a list of labels (in jsonl and parquet).
         label_separator: What separates the labels of a text in that field, such as ; in a csv: a text may then have
             several labels, or none. Empty: one label a text, except where the field holds lists.
         id_field: Field with the example id; default <file name>:<line>.
-        group_field: Field that dependent examples share (an author, a document). A split that is drawn divides no
-            group, and confidence intervals of scores take groups as wholes; by default, texts that are equal except for
-            case, punctuation and span marks depend on each other.
+        group_field: Field that dependent examples share (an author, a document). A random split keeps each group
+            together, and confidence intervals resample whole groups; by default, texts that are equal except for
+            case, punctuation and span marks form a group.
     """
 
     text_field: str = "text"
@@ -164,8 +164,8 @@ class Problem(Options):
     """The problem to learn, and its metric.
 
     Attributes:
-        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of the last of two classes in the order of the
-            alphabet) or f1:LABEL; for regression auto, pearson, spearman; for several labels a text auto, micro_f1,
+        metric: auto, macro_f1, micro_f1, accuracy, matthews, f1 (of two classes, the last in alphabetical
+            order) or f1:LABEL; for regression auto, pearson, spearman; for several labels a text auto, micro_f1,
             macro_f1, example_f1, exact_match.
         problem: classification, regression, or auto: decided by the labels.
     """
@@ -183,8 +183,8 @@ class Filters(Options):
         overlap: Remove passages that overlap dev or test texts of the task.
         jaccard: Near-duplicates have at least this Jaccard similarity of their sets of word 5-grams.
         overlap_share: A passage overlaps a text if it has at least this share of the text's n-grams.
-        passage_share: It also does if the text has at least this share of the passage's n-grams (part of a long text).
-        ngram: Words in an n-gram. A shorter text or passage (of 3 words or more) overlaps if it occurs whole.
+        passage_share: A passage also overlaps a long text that has at least this share of the passage's n-grams.
+        ngram: Words in an n-gram, for overlap. A shorter text or passage (3 words or more) overlaps if it occurs whole.
         min_words: Remove passages with fewer words; 0 keeps all.
     """
 
@@ -233,10 +233,10 @@ class Compute(Options):
 
     Attributes:
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
-        save_steps: Save the state every so many steps; 0: not by steps.
-        save_minutes: Save the state every so many minutes, first after one; 0: not by time.
-        gpus: GPUs of this machine to train on; an error if it has fewer. Small batches use fewer: each takes 32 rows or
-            more. 0: the CPU; -1: all of them, or the CPU.
+        save_steps: Steps from one saved state to the next; 0: not by steps.
+        save_minutes: Minutes from one saved state to the next, the first after one minute; 0: not by time.
+        gpus: GPUs of this machine to train on; an error if it has fewer. Small batches use fewer: each GPU takes 32
+            rows or more. 0: the CPU; -1: all of them, or the CPU.
     """
 
     device: str = "auto"
@@ -263,8 +263,8 @@ class Pods(Options):
 
     Attributes:
         cpu: CPU limit of a training pod, 1 or more, and 2 or more for each GPU.
-        gpu_type: Kubernetes resource name of the accelerator.
-        gpus: Accelerators of each training pod; 0 for CPU. Each takes 32 rows of a batch or more, evaluation takes one.
+        gpu_type: Kubernetes resource name of the GPUs.
+        gpus: GPUs of each training pod; 0 for CPU. Each takes 32 rows of a batch or more; evaluation takes one GPU.
         memory: Memory limit of a pod of train, finetune and evaluate, 2Gi or more, and 8Gi or more for each GPU.
         node_selector: Labels of the nodes to train on, as a JSON object.
         tolerations: Taints that training pods tolerate, as a JSON list of Kubernetes tolerations.

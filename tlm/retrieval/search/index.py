@@ -49,8 +49,8 @@ def build_index(
         name: Name of the index in Elasticsearch, whose alias is tlm-NAME ("corpus" by default). Not used by "embedded".
         k1: BM25's saturation of term frequency, 0 or more.
         b: BM25's normalisation by length, from 0 (none) to 1 (full).
-        vectors: Store a vector of each passage as well, for the arms "dense" and "hybrid" of `retrieve`, which else
-            compare all passages themselves. Not used by "embedded".
+        vectors: Store a vector of each passage as well, for the arms "dense" and "hybrid" of `retrieve`, which
+            otherwise compute all vectors themselves. Not used by "embedded".
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
 
     Returns:

@@ -135,7 +135,7 @@ def test_elasticsearch_and_s3_give_what_the_laptop_gives(
 
 
 MISSPELT = "task/train.jsonl has no field 'lable'; it has 'text', 'label'; did you mean 'label'?"
-NO_NUMBER = "task/train.jsonl:1: label 'bread' is not a number such as 1234.5, as a regression requires"
+NO_NUMBER = "task/train.jsonl:1: label 'bread' is not a number such as 1234.5, which a regression needs"
 
 
 @pytest.mark.parametrize(

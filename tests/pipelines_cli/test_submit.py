@@ -49,7 +49,7 @@ def test_another_pipeline_of_this_code(cli, api: StandIn) -> None:
 def test_a_file_is_a_pipeline_already(ask, api: StandIn) -> None:
     done = ask("submit", "--pipeline", "ablation")
     assert (done.code, api.requests) == (2, [])
-    assert "--pipeline ablation: is of this code's pipelines, not of --file" in done.err
+    assert "--pipeline ablation is for this code's pipelines, not for --file" in done.err
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_a_start_without_an_answer_is_not_repeated(ask, api: StandIn, fault) -> 
     api.fail("POST /runs", fault)
     done = ask("submit", "--run-name", "nightly", "--call-timeout", "0.5")
     assert done.code == 3
-    assert "whether a run began is not known, look for 'nightly' in the UI" in done.err
+    assert "the run may have begun all the same: look for 'nightly' in the UI" in done.err
     assert api.requests.count("POST /runs") == 1
 
 

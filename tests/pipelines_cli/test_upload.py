@@ -43,7 +43,7 @@ def test_the_same_version_again_is_no_error(ask, api: StandIn, compiled: Path) -
     compiled.write_text(compiled.read_text() + "# changed\n")
     other = ask("upload", "--version", "v1")
     assert other.code == 2
-    assert "version v1 of 'tlm' has another content: commit, or give another --version" in other.err
+    assert "version v1 of 'tlm' exists with other content; commit, or give another --version" in other.err
 
 
 def test_of_versions_that_are_shown_alike_the_newest_counts(ask, api: StandIn) -> None:

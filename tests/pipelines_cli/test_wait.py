@@ -39,7 +39,7 @@ def test_a_time_that_is_over_ends_with_3(ask, api: StandIn) -> None:
     (run,) = api.runs
     assert done.code == 3
     assert f"still RUNNING after 0.3 seconds; run {run} goes on: see {api.url}/#/runs/details/{run}" in done.err
-    assert f"or wait on with `wait {run}`" in done.err
+    assert f"or wait again with `wait {run}`" in done.err
     api.states = ["SUCCEEDED"]
     assert ask("wait", run).code == 0
 
@@ -57,7 +57,7 @@ def test_what_passes_does_not_end_the_waiting(ask, api: StandIn) -> None:
     api.fail("GET /runs/", *passing)
     done = ask("submit", *QUICK)
     assert done.code == 0
-    assert done.err.count("the run goes on, and so does waiting") == 1
+    assert done.err.count("the run goes on, still waiting for it") == 1
     assert done.err.splitlines().count("RUNNING") == 1
     assert done.err.count("the API answers again") == 1
 

@@ -44,7 +44,7 @@ def named_marks(given: Sequence[str]) -> Marks:
     pairs = [tuple(one.split()) for one in given]
     for text, pair in zip(given, pairs, strict=True):
         if len(pair) != 2:
-            raise InputError(f"spans '{text}' is not two marks; expected such as '[[ ]]' or '<e1> </e1>'")
+            raise InputError(f"spans '{text}' is not two marks; expected two, such as '[[ ]]' or '<e1> </e1>'")
     if len(pairs) > MOST_SPANS:
         raise InputError(f"spans names {len(pairs)} pairs of marks; expected at most {MOST_SPANS}")
     return listed_marks(pairs)

@@ -57,7 +57,7 @@ def label_names(index: str, names: str, *, top_k: int = 1000, root: str | None =
         index: URI of the index.
         names: File with the fields `label` and `text` (jsonl, csv, tsv, parquet): a description of a class, or words
             that its texts have. Several rows of a label are joined.
-        top_k: Passages of each class.
+        top_k: Number of passages to retrieve for each class.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     source = Artifact.open(index, "index")
@@ -77,7 +77,7 @@ def _described(names: str) -> dict[str, str]:
             found[label] = f"{found[label]} {text}" if label in found else text
     rejects.check()
     if len(found) < 2:
-        raise InputError(f"{names} has {len(found)} label; expected a row with label and text for each of two or more")
+        raise InputError(f"{names} has {len(found)} label; expected two or more, in rows with a label and a text each")
     return dict(sorted(found.items()))
 
 
@@ -135,7 +135,7 @@ def label_next(
         to: New file to write, .csv or .jsonl: the fields of the examples, the label empty, and with a model
             `predicted` and `margin`, the difference of the two probabilities. The least sure text comes first. A csv
             has an apostrophe before what a spreadsheet would read as a formula.
-        count: How many texts.
+        count: Number of texts to choose.
         fields: The fields of the examples.
         max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed.
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
@@ -245,10 +245,10 @@ def _rows(pool: str, fields: Fields, max_rejected: int, known: set[str]) -> list
         by_key.setdefault(twin_key(*text_and_pair(row, fields)), row)
     rows = [row for key, row in by_key.items() if key not in known]
     if not rows:
-        raise InputError(f"the model's task has labels of all texts of {pool}; give more texts")
+        raise InputError(f"all texts of {pool} are labelled in the model's task already; give other texts")
     if len(rejects):
         where = "{file}:{line} ({reason})".format(**rejects.table().slice(0, 1).to_pylist()[0])
-        say(f"label-next: {len(rejects):,} rows cannot be used, the first is {where}")
+        say(f"label-next: {len(rejects):,} rows cannot be used, the first one at {where}")
     left = len(found) - len(rows)
     say(f"label-next: {len(found):,} texts read, {left:,} of them repeated or labelled in the model's task; choosing")
     return rows
@@ -268,13 +268,13 @@ def label_errors(task: str, *, to: str = "", top: int = 20, spans: Sequence[str]
 
     A linear model learns all of them, epoch by epoch. A label's confidence is the mean of the probabilities that it has
     after each epoch: a right label is learned soon, also from texts like it. It looks wrong if its confidence is below
-    a half, and less than twice that of another label for the text. Test is not looked at: who corrects it where a model
-    disagrees favours models.
+    a half, and less than twice that of another label for the text. Test is not looked at: to correct it only where a
+    model disagrees would favour models.
 
     Args:
         task: URI of the task, with one label a text.
         to: New file for all doubted labels, .csv or .jsonl; none by default.
-        top: How many to show.
+        top: Number of labels to print.
         spans: Marks around the spans that a text is asked about, as in `baseline`; may be repeated.
     """
     opened = Artifact.open(task, "task")

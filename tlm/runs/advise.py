@@ -228,14 +228,14 @@ def tune(
     Successive halving (Jamieson and Talwalkar, AISTATS 2016) by thirds: all candidates with a ninth of the training
     examples, the best third of them with a third, the best third of these with all, and the preset's own settings
     beside them. Those in the last round that paired resampling of dev does not tell from the best are tied with it. If
-    the settings that the search started from are among them, they are recommended, else the one of the tied that took
-    the least CPU time. Test is not looked at. Every candidate is made by the steps of the pipeline, which then finds
-    what was made here; a repeated search finds all.
+    the settings that the search started from are among them, they are recommended, otherwise the tied candidate that
+    took the least CPU time. Test is not looked at. The steps of the pipeline make every candidate, so later runs and
+    searches find what was made here.
 
     Args:
         index: URI of the index.
         task: URI of the task.
-        preset: Named settings, whose K times 0.2, 0.4, 1 and 2 is tried, with either query and either share.
+        preset: Named settings. Each of 0.2, 0.4, 1 and 2 times their K is tried with both queries and both shares.
         overrides: A setting of the retrieval to start from instead, such as retrieve.top_k=100; may be repeated.
         filters: What subsets leave out.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.

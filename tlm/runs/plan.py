@@ -82,7 +82,7 @@ def parse_arms(text: str, published: str = "", *, network: bool = True) -> Arms:
         if arm not in (*ARMS, *OF_PUBLISHED):
             raise InputError(f"arms: '{arm}' is no arm{nearest(arm, (*ARMS, *OF_PUBLISHED))}")
         if arm in OF_PUBLISHED and not models:
-            raise InputError(f"arms: '{arm}' needs a published model, and run_published names none; give its place")
+            raise InputError(f"arms: '{arm}' needs a published model, and run_published names none; name one there")
         if arm.startswith(PUBLISHED) and not network:
             raise InputError(
                 f"arms: '{arm}' trains a network, and this pipeline trains none; take the arm {EMBEDDINGS}"
@@ -258,7 +258,7 @@ def settings(
     parsed, resolved = check_settings(preset, overrides, arms, seeds, published, published_preset, network)
     networks = (len(parsed.scratch) + len(parsed.further) * len(parsed.models)) * len(parse_seeds(seeds))
     embeddings = len(parsed.models) if parsed.embeddings else 0
-    trained = f"{networks + embeddings} runs" if network else "no network"
+    trained = f"models to train: {networks + embeddings}" if network else "no neural network"
     top_k = AUTO if AUTO in overrides else resolved.retrieve.top_k
     say(f"settings: preset {preset}, K={top_k}, {trained} (arms {arms}, seeds {seeds})")
     check_models(parsed)

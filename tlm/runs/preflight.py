@@ -25,7 +25,7 @@ PRIVILEGES = ("create_index", "create_doc", "read", "maintenance", "view_index_m
 def preflight(
     *, engine: EngineName = "embedded", free_gib: float = 1.0, registry: str = "", root: str | None = None
 ) -> None:
-    """Check the store, the disk, perhaps Elasticsearch and a model registry; print what was found.
+    """Check the store, the disk and, if the run uses them, Elasticsearch and a model registry; print what was found.
 
     Args:
         engine: The engine that the run will use: embedded or elasticsearch.

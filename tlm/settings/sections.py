@@ -101,7 +101,7 @@ class Model(Section):
         if 0 < self.positions < self.max_length:
             raise ValueError(
                 f"model.max_length is {self.max_length} and model.positions {self.positions}; "
-                "expected no longer texts than positions"
+                "expected max_length to be at most positions"
             )
         return self
 
@@ -255,7 +255,7 @@ class Preset(Section):
         if self.train.external_length > self.model.reach:
             raise ValueError(
                 f"train.external_length is {self.train.external_length} and the model has {self.model.reach} positions "
-                "(model.positions, or else model.max_length); expected no longer passages"
+                "(model.positions, or else model.max_length); expected external_length to be at most these"
             )
         return self
 

@@ -99,7 +99,7 @@ def checkpoint_recipe(
     root = home(root, [given for given in (examples, begin, vocabulary, passages) if given is not None]).root
     external = passages is not None or bool(examples.counts.get(UNLABELLED))
     if not external and settings.train.rho1 == "inf":
-        raise InputError("train.rho1=inf trains on external data only, but no subset is given; give one, or change it")
+        raise InputError("train.rho1=inf trains on external data only; give a subset, or change train.rho1")
     model = settings.model if begin is None else _shape(begin, settings)
     if model.architecture not in OWN:
         from tlm.training.model.foreign import check_architecture
@@ -148,7 +148,7 @@ def _tokenizer(uri: str, start: Artifact | None) -> Artifact:
         return Artifact.open(uri, "tokenizer")
     own = start.input("task_tokens").input("tokenizer")
     if uri and Artifact.open(uri, "tokenizer").content != own.content:
-        raise InputError(f"{start.uri} was made with another tokenizer than {uri}; leave it out, or give {own.uri}")
+        raise InputError(f"{start.uri} was made with another tokenizer than {uri}; give none, or {own.uri}")
     return own
 
 
@@ -158,7 +158,7 @@ def _shape(start: Artifact, settings: Preset) -> Model:
     if settings.train.external_length > shape.reach:
         raise InputError(
             f"train.external_length is {settings.train.external_length} and {start.uri} has {shape.reach} positions; "
-            "expected no longer passages"
+            "expected external_length to be at most the positions"
         )
     return shape
 
@@ -246,19 +246,19 @@ def load_model(
             bert-base-uncased.
         task: URI of the task.
         arm: Name of the arm in reports: published, or one that begins with published-.
-        layers: Keep the first so many layers, for a smaller and faster model; 0: all.
+        layers: Number of layers to keep, from the first on, for a smaller and faster model; 0: all.
         trim_vocabulary: Keep only the tokens that occur in the training texts and the subset, and those of single
             characters. Texts of these tokens get the same answers; others are tokenized into smaller pieces.
-        subset: URI of a subset whose tokens stay, too, for a model that is trained on it.
+        subset: URI of the subset that the model will be trained on, whose tokens stay, too.
         preset: Named settings. This step uses max_length, cut and spans_first of the model, and the dropout of stage 1.
         overrides: A setting to change, such as model.max_length=256; may be repeated.
         root: Store to write to, which holds all inputs; by default TLM_ROOT, else the store of the inputs.
     """
     examples, settings = Artifact.open(task, "task"), presets.resolve(preset, overrides)
     if arm != PUBLISHED and not arm.startswith(f"{PUBLISHED}-"):
-        raise InputError(f"arm is '{arm}', but reports know published models by their names; call it published-{arm}")
+        raise InputError(f"arm is '{arm}', but reports expect names such as published-small; call it published-{arm}")
     if subset and not trim_vocabulary:
-        raise InputError("a subset is given, which matters to a trimmed vocabulary alone; add --trim-vocabulary")
+        raise InputError("a subset is given, which only --trim-vocabulary uses; add that option, or leave it out")
     if subset:
         check_protected(Artifact.open(subset, "subset"), examples)
     root = home(root, [examples]).root

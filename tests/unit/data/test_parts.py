@@ -297,7 +297,7 @@ def test_a_file_that_is_gone_since_the_plan_is_said(tmp_path):
     folder = files(tmp_path / "in", ["a"], ["b"])
     (item,) = plan_corpus([folder], pods=1, least=1, root=str(tmp_path))
     (Path(folder) / "01.jsonl").unlink()
-    with pytest.raises(InputError, match=r"^.*/in had 2 files and has 1 now; start it again$"):
+    with pytest.raises(InputError, match=r"^.*/in had 2 files and has 1 now; start the run again$"):
         stage_corpus(item)
 
 

@@ -180,7 +180,7 @@ def test_marks_may_be_named() -> None:
 def test_what_is_not_two_marks_is_said_in_a_sentence(wrong: str) -> None:
     with pytest.raises(InputError) as error:
         named_marks(["<< >>", wrong])
-    assert str(error.value) == f"spans '{wrong}' is not two marks; expected such as '[[ ]]' or '<e1> </e1>'"
+    assert str(error.value) == f"spans '{wrong}' is not two marks; expected two, such as '[[ ]]' or '<e1> </e1>'"
 
 
 def test_too_many_named_marks_are_said_in_a_sentence() -> None:

@@ -272,7 +272,7 @@ def test_numbers_with_commas_are_asked_about(labels):
     with pytest.raises(InputError, match=f"t.csv:.: label '{labels[0]}' looks like a number with a comma"):
         is_regression(found, Fields(), "auto")
     assert not is_regression(found, Fields(), "classification")
-    with pytest.raises(InputError, match=r"is not a number such as 1234\.5, as a regression requires"):
+    with pytest.raises(InputError, match=r"is not a number such as 1234\.5, which a regression needs"):
         is_regression(found, Fields(), "regression")
 
 

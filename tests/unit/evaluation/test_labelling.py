@@ -117,7 +117,7 @@ def test_rows_of_the_pool_that_cannot_be_used_are_named(
     pool = tmp_path / "odd.jsonl"
     pool.write_text('{"text": ""}\n' + made[2].read_text() + "\n{broken\n", encoding="utf-8")
     label_next(str(pool), to=str(tmp_path / "odd.csv"), count=2)
-    assert "label-next: 2 rows cannot be used, the first is odd.jsonl:1 (empty)" in capsys.readouterr().err
+    assert "label-next: 2 rows cannot be used, the first one at odd.jsonl:1 (empty)" in capsys.readouterr().err
 
 
 def test_the_file_can_be_filled_in_and_loaded(made: tuple[str, str, Path], tmp_path: Path) -> None:
@@ -192,7 +192,9 @@ def test_what_label_next_cannot_do_is_said_before_any_work(made: tuple[str, str,
     with pytest.raises(InputError, match="answers with numbers"):
         label_next(str(made[2]), baseline(numbers, root=str(tmp_path / "root")), to=str(tmp_path / "a.csv"))
     (tmp_path / "known.jsonl").write_text(json.dumps({"text": ROWS[0][0]}))
-    with pytest.raises(InputError, match=r"the model's task has labels of all texts of .*known\.jsonl; give more"):
+    with pytest.raises(
+        InputError, match=r"all texts of .*known\.jsonl are labelled in the model's task already; give other"
+    ):
         label_next(str(tmp_path / "known.jsonl"), made[1], to=str(tmp_path / "a.csv"))
 
 

@@ -608,6 +608,6 @@ def test_a_mixture_has_its_models_in_its_own_folder(place: str, tmp_path: Path) 
         open_predictor(tmp_path / "other", "cpu")
     (tmp_path / "mixed/config.json").write_text('{"tlm_family": "mixture"}')
     with pytest.raises(
-        InputError, match=r"is no whole model \(KeyError: 'labels'\); copy the model again .*or upgrade"
+        InputError, match=r"is no complete model \(KeyError: 'labels'\); copy the model again .*or upgrade"
     ):
         open_predictor(tmp_path / "mixed", "cpu")

@@ -496,7 +496,7 @@ def test_a_decomposed_text_gets_the_answer_of_the_composed_one_and_stays_as_it_i
 
 def test_utf_16_is_no_text(made: Made, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_bytes("Hello\nthere\n".encode("utf-16"))
-    with pytest.raises(InputError, match="UTF-16 or no text; convert it, as iconv -f UTF-16 -t UTF-8 does"):
+    with pytest.raises(InputError, match="UTF-16 or not text; convert it, as iconv -f UTF-16 -t UTF-8 does"):
         predict_command(made[1], source=str(tmp_path / "texts.txt"), to=str(tmp_path / "to.jsonl"))
 
 

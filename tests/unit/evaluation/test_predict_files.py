@@ -234,7 +234,7 @@ def test_answers_never_stand_among_their_texts_or_nowhere(
     monkeypatch.chdir(texts)
     monkeypatch.setenv("TLM_ROOT", str(texts / "store"))
     said = refused(predict_command, model, source="day-1" if to else "b.csv", to=to)
-    assert ("cannot be written" if not to else "which is for answers; name another folder") in said
+    assert ("cannot be written" if not to else "the folder of the answers; name another --to") in said
     assert {path.name for path in texts.rglob("*") if path.is_file()} == {"a.jsonl", "b.csv"}
 
 
@@ -266,9 +266,7 @@ def test_what_is_gone_stops_no_other_and_another_run_s_options_do(
     (texts / "day-3.jsonl").write_text((texts / "day-2" / "a.jsonl").read_text())
     (tmp_path / "labels" / "day-2" / "a.jsonl.jsonl").unlink()
     other = True
-    assert "another run with other options" in refused(
-        predict_command, model, source=str(texts), to=f"{tmp_path}/labels/"
-    )
+    assert "another run began to fill" in refused(predict_command, model, source=str(texts), to=f"{tmp_path}/labels/")
 
 
 def test_what_ends_in_the_middle_leaves_no_file(

@@ -94,7 +94,7 @@ def test_without_a_task_nothing_is_looked_for_and_that_is_said(tmp_path, capsys)
     assert [(row["text"], row["best_rank"], row["queries"]) for row in kept(subset).values()] == [
         (prose(1), None, []), (TEST_TEXT, None, [])
     ]  # fmt: skip
-    assert "they are not looked for" in capsys.readouterr().err
+    assert "that contain dev or test texts are not removed" in capsys.readouterr().err
 
 
 def test_near_duplicates_go_where_that_is_wanted_the_better_ranked_stays(tmp_path):

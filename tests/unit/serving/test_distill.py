@@ -335,7 +335,7 @@ def test_a_report_asks_whether_it_is_as_good_as_its_teacher(root, labelled, stud
     ("change", "message"),
     [
         ({"temperature": 0.0}, "temperature is 0.0; expected a number above 0, at most 100"),
-        ({"overrides": ["train.rho1=inf"]}, "train.rho1 is inf; expected how many batches of passages"),
+        ({"overrides": ["train.rho1=inf"]}, "train.rho1 is inf; expected the number of batches of passages"),
         ({"seed": -2}, "seed is -2; expected -1 or more"),
         ({"preset": "pokcet"}, "pokcet"),
     ],

@@ -82,7 +82,7 @@ def test_overrides_do_not_change_the_preset_for_the_next_one():
         ("train.steps=400", "train.warmup_steps is 400 and train.steps 400; expected fewer steps of warm-up"),
         ("model.heads=3", "model.hidden is 128 and model.heads 3; expected an even width for each head"),
         ("train.external_length=129", "train.external_length is 129 and the model has 128 positions"),
-        ("model.positions=127", "model.max_length is 128 and model.positions 127; expected no longer texts"),
+        ("model.positions=127", "model.max_length is 128 and model.positions 127; expected max_length to be"),
         ("model.token_types=3", "setting model.token_types=3 cannot be: expected less than or equal to 2"),
     ],
 )

@@ -346,7 +346,7 @@ def test_auto_is_bf16_where_the_processor_has_it(root, examples, monkeypatch, ca
 def test_what_cannot_be_trained_is_said_before_any_work(root, examples, start):
     words, subset = tokenizer(root, examples), passages(root, "subset")
     common = {"tokenizer": words, "preset": "tiny", "root": str(root)}
-    with pytest.raises(InputError, match="trains on external data only, but no subset is given"):
+    with pytest.raises(InputError, match="trains on external data only; give a subset"):
         train(examples, overrides=["train.rho1=inf"], **common)
     with pytest.raises(InputError, match="seed is -1; expected 0 or more"):
         train(examples, subset=subset, seed=-1, **common)

@@ -291,7 +291,7 @@ def test_a_name_on_the_hub_is_found_in_its_cache_without_a_network(tmp_path, mon
 def test_another_tokenizer_is_refused(tmp_path):
     start = loaded(tmp_path)
     examples = start.input("task").uri
-    with pytest.raises(InputError, match=r"was made with another tokenizer than .*; leave it out"):
+    with pytest.raises(InputError, match=r"was made with another tokenizer than .*; give none"):
         train(examples, tokenizer=tokenizer(tmp_path, examples), start=start.uri, preset="tiny", root=str(tmp_path))
     with pytest.raises(InputError, match="no tokenizer is given"):
         train(examples, preset="tiny", root=str(tmp_path))

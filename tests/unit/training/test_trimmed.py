@@ -120,7 +120,7 @@ def test_what_cannot_be_kept_is_said(tmp_path):
     for layers in (3, -1):
         with pytest.raises(InputError, match=f"layers is {layers} and .* has 2; expected 0 \\(all\\) to 2"):
             loaded(tmp_path, "bert", layers=layers)
-    with pytest.raises(InputError, match="matters to a trimmed vocabulary alone; add --trim-vocabulary"):
+    with pytest.raises(InputError, match="which only --trim-vocabulary uses; add that option"):
         loaded(tmp_path, "bert", subset="x")
     with pytest.raises(InputError, match="of kind WordLevel cannot be trimmed"):
         trimmed(Tokenizer(models.WordLevel({"a": 0}, "a")), set())

@@ -104,7 +104,7 @@ class Plan:
         named = self.settings["files"]
         if len(raw) < len(named):
             paths = ", ".join(self.paths)
-            raise InputError(f"{paths} had {len(named):,} files and has {len(raw):,} now; start it again")
+            raise InputError(f"{paths} had {len(named):,} files and has {len(raw):,} now; start the run again")
         planned: list[tuple[str, str]] = []  # name and digest of each file, or of each of its pieces
         for place, (name, digest) in enumerate(named):
             pieces = self.pieces.get(place)

@@ -100,8 +100,8 @@ def load_task(
         seed: Seed of the random split.
         max_rejected: Unusable rows to set aside before the command stops; 0.1 % of all rows are always allowed, but no
             more than a tenth of dev or test.
-        classes_of: URI of an earlier task, whose classes and metric this one has, whichever occur: its models can then
-            be evaluated on it. Rows with another label are set aside.
+        classes_of: URI of an earlier task, whose classes and metric this one takes over, so that the models of that
+            task can be evaluated on this one. Rows with another label are set aside.
         root: Store to write to; by default TLM_ROOT, else ./artifacts.
 
     Returns:
@@ -261,7 +261,7 @@ def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[
     for split, share in shares.items():
         size = sum(example.split == split for example in found)
         if abs(size - share * drawn) > FAR * share * drawn:
-            why = f"groups of '{group_field}' that have equal texts are not divided, and some are large"
+            why = f"groups of '{group_field}', and groups with equal texts, stay together, and some are large"
             say(f"warning: {split} has {size:,} of {drawn:,} examples, not {share:.0%}: {why}")
     uses = Counter(group for group, _ in {(example.group, example.split) for example in found})
     divided = {group for group, count in uses.items() if count > 1}
@@ -312,8 +312,8 @@ def _say_problem(task: Artifact) -> None:
     if task.details["problem"] != SEVERAL:
         labels = examples(task).group_by(["text", "text_pair"]).aggregate([("label", "count_distinct")])
         if count := sum(number > 1 for number in labels["label_count_distinct"].to_pylist()):
-            says = "1 text has" if count == 1 else f"{count:,} texts have"
-            say(f"warning: {says} more than one label; `tlm label-errors` helps to find the wrong ones")
+            says = "1 text is" if count == 1 else f"{count:,} texts are"
+            say(f"warning: {says} in several rows with different labels; `tlm label-errors` helps to find wrong ones")
     classes = [f"{label} ({task.counts['labels'][label]:,})" for label in task.details["labels"]]
     more = f" and {len(classes) - CLASSES_SHOWN:,} more" if len(classes) > CLASSES_SHOWN else ""
     kind = f"classification, {len(classes):,} classes"

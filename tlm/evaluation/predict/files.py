@@ -48,14 +48,14 @@ def predict_command(
 ) -> None:
     """Predict the label (or value) of every row, with probabilities. A bad row gets an error as its answer.
 
-    A file is written whole or not at all: not if nothing could be predicted.
+    A file is written whole or not at all. If nothing could be predicted, none is written.
 
     Args:
         model: URI of a model or checkpoint, of metrics or a report (the model that it recommends), or a model folder.
-        source: File to read, also tsv, parquet, packed (.gz, .zst) or s3://…; - is stdin. With a folder to write:
-            file, folder or glob.
+        source: File to read, also tsv, parquet, packed (.gz, .zst) or s3://…; - is stdin. If --to is a folder: file,
+            folder or glob.
         to: File to write, or s3://…; - is stdout. A folder (its name ends with /) gets one file for each file of the
-            source; a file that is already answered there is not predicted again.
+            source; a file whose answers are there already is not predicted again.
         source_format: txt (one text per line), jsonl or csv; auto decides by the file's name, else by the first line
             (an object of JSON, or column names with that of the text).
         to_format: jsonl or csv; auto is csv for a file called so, else jsonl. csv puts an apostrophe before what a
@@ -63,11 +63,11 @@ def predict_command(
             mark, for Excel.
         text_field: Field or column of the text; several, such as subject,body, are joined.
         pair_field: Field or column of the second text, for a task on pairs.
-        keep: A field or column that answers have, too, such as an id; may be repeated.
+        keep: A field or column to copy into the answers, such as an id; may be repeated.
         at_least: Probability below which an answer is unsure: each row then also says whether it is, in the field or
             column `unsure`. By default, rows do not say so. Not for numbers, nor for several labels a text.
-        likeliest: How many labels have a probability in a row, the likeliest first; in csv they are JSON in one column.
-            By default all have one, in csv a column each.
+        likeliest: Number of labels whose probabilities a row has, the likeliest first; in csv as JSON in one column.
+            By default a row has all of them, in csv a column each.
         device: Where to compute: auto (cuda if there is one, else cpu; never mps), cpu, cuda, cuda:N or mps.
     """
     to = to.removeprefix("file://")
@@ -189,7 +189,7 @@ def fill(
     folder = absolute(store.root, os.path.realpath)
     to_predict = [file for file in files if not absolute(file.where, os.path.realpath).is_relative_to(folder)]
     if not to_predict:
-        raise InputError(f"{source} has files in {store.root} alone, which is for answers; name another folder")
+        raise InputError(f"all files of {source} are in {store.root}, the folder of the answers; name another --to")
     base, there = fixed_part(source, files), {entry.name: entry.modified for entry in store.list("")}
     about = canonical_json({"source": str(base), **options})
     _claim(store, about, there)
@@ -212,7 +212,7 @@ def _answer_each(store: Store, new: dict[str, "RawFile"], about: bytes, asked: A
     failed = []
     for name, file in new.items():
         if store.read(ABOUT) != about:
-            raise InputError(f"another run with other options began to fill {store.root}; name a new folder")
+            raise InputError(f"another run began to fill {store.root} with other options; name a new folder")
         try:
             with stored(store, name) as sink:
                 file.stamp()

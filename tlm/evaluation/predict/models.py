@@ -32,7 +32,7 @@ def trained(uri: str) -> Artifact:
         found = recommended_by(found)[0]
     model = model_of(found) if found.manifest.kind == "metrics" else found
     if model is None:
-        raise InputError(f"{uri} is of imported predictions or of an older version of its step, so there is no model")
+        raise InputError(f"{uri} has no model: it is of imported predictions, or of an older version; give a model")
     return model
 
 

@@ -253,7 +253,7 @@ def open_predictor(folder: Path, device: str) -> tuple[Predictor, str]:
     try:
         return _opened(folder, device)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{folder} is no whole model ({type(error).__name__}: {reason(error)}); {AGAIN}") from error
+        raise InputError(f"{folder} is no complete model ({type(error).__name__}: {reason(error)}); {AGAIN}") from error
 
 
 def _opened(folder: Path, device: str) -> tuple[Predictor, str]:

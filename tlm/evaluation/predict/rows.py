@@ -73,7 +73,7 @@ def read_rows(
     else:
         raise InputError("the input is empty; expected one text per row")
     if "\0" in first:
-        raise InputError("the input is UTF-16 or no text; convert it, as iconv -f UTF-16 -t UTF-8 does")
+        raise InputError("the input is UTF-16 or not text; convert it, as iconv -f UTF-16 -t UTF-8 does")
     if form in ("auto", "jsonl") and _NO_LINES.match(first):
         found = "the input begins with a JSON array, or with an object of several lines"
         raise InputError(f"{found}; expected one object per line (jq -c '.[]' for an array, or jq -c .)")

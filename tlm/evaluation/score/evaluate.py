@@ -171,7 +171,7 @@ def check_unseen(trained: Artifact, task: Artifact) -> None:
             what = f"{trained.uri} learned from {len(seen):,} of the {len(held_out):,} dev and test texts of {task.uri}"
             what = f"{what}, such as '{visible(seen[0], 60)}', which {other.uri} has in train"
             if len(seen) > max(FEW_LEARNED, MOST_LEARNED * len(held_out)):
-                raise InputError(f"{what}; evaluate it on texts that are new to it")
+                raise InputError(f"{what}; take a task whose dev and test texts are new to it")
             say(f"warning: {what}")
 
 

@@ -53,7 +53,7 @@ def import_predictions(
         name: Name of the model in reports.
         id_field: Field with the id of the example: that of the task's id field, else <file name>:<line> of its row.
         label_field: Field with the predicted label or number.
-        seed: Seed of the model; runs of one name that differ in it are put together.
+        seed: Seed of the model; runs with the same name and different seeds are one row of a report.
         root: Store to write to, which holds the task; by default TLM_ROOT, else the store of the task.
 
     Raises:

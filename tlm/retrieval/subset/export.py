@@ -198,7 +198,7 @@ def import_subset(
     Args:
         path: File with a row for each passage (csv, jsonl, parquet …), folder, glob, s3:// or hf:// address; or
             paper:scierc/small and the like, for what the authors of the paper published.
-        task: URI of the task whose dev and test texts are protected.
+        task: URI of the task; passages that overlap its dev and test texts are removed.
         text_field: Field or column with the text. A column "rank", counted from 0, becomes the best rank.
         filters: What is left out.
         near_duplicates: Remove passages that nearly repeat a better one; takes memory for the words of all passages.
@@ -218,7 +218,7 @@ def import_subset(
     inputs = {"task": protects} if protects else {}
     root = home(root, inputs.values()).root
     if not protects:
-        say("import: dev and test texts in these passages, if there are any, stay: they are not looked for")
+        say("import-subset: passages that contain dev or test texts are not removed, because no --task is given")
     rejects = Rejects(max_rejected)
     with raw_files([subset_address(path)]) as files:
         for file in files:

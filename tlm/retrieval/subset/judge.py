@@ -195,7 +195,7 @@ class _HeldOut:
         words = vocabulary.encode([text if len(text) >= MIN_CHARACTERS else "" for text in texts])
         if skipped := int((words.lengths < MIN_TOKENS).sum()):
             limits = f"{MIN_TOKENS} words or {MIN_CHARACTERS} characters"
-            say(f"warning: {skipped:,} dev and test texts have fewer than {limits} and are not looked for")
+            say(f"warning: {skipped:,} dev and test texts have fewer than {limits}: passages may contain them")
         self.finder = OverlapFinder(words, filters.ngram, filters.overlap_share, filters.passage_share)
 
     def remove_overlaps(self, verdicts: Verdicts, rows: Ints, words: TokenLists) -> None:

@@ -203,7 +203,7 @@ def test_scores_are_targets_even_if_all_of_them_are_whole(tmp_path):
     assert [row["target"] for row in rows(task, "test")] == [0, 1, 2, 3, 4, 5]
     pairs[3][-1] = "high"
     told = refused(load, "glue:sts-b", tsv(tmp_path / "STS-B", header, train=pairs, dev=pairs[:6]), tmp_path)
-    assert told.endswith("train.tsv:5: label 'high' is not a number such as 1234.5, which a regression needs")
+    assert told.endswith("label 'high' is not a number such as 1234.5, which a regression needs; fix the row")
 
 
 def test_mnli_has_two_test_splits(tmp_path):

@@ -198,7 +198,7 @@ def is_regression(examples: Sequence[Example], fields: Fields, problem: str) -> 
     if problem == "regression":
         if words:
             what = f"{words[0].where}: label '{words[0].label}' is not a number"
-            raise InputError(f"{what} such as 1234.5, which a regression needs; fix it, or set another problem")
+            raise InputError(f"{what} such as 1234.5, which a regression needs; fix the row")
         return True
     _check_texts(examples, fields)
     fractions = [example for example in numbers if not float(example.label).is_integer()]

@@ -1,6 +1,6 @@
 """Linear models of sparse or dense features, and the choice of their settings by cross-validation."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any, NamedTuple
@@ -179,6 +179,21 @@ class Given(NamedTuple):
     marks: Marks | None = None
 
 
+SHOWN_EVERY = 100  # texts
+
+
+class _Shown(list[str]):
+    def __init__(self, meter: Meter, texts: Iterable[str]) -> None:
+        super().__init__(texts)
+        self._meter = meter
+
+    def __iter__(self) -> Iterator[str]:
+        for number, text in enumerate(super().__iter__(), 1):
+            if number % SHOWN_EVERY == 0:
+                self._meter.advance(0, f"text {number:,} of {len(self):,}")
+            yield text
+
+
 class Search:
     """The best setting considered so far, by the mean of its scores in each view.
 
@@ -219,6 +234,10 @@ class Search:
             self._meter.advance(1)
             if self.best is None or score > self.best.score:
                 self.best = Setting(strength, balanced, score, features, predicted)
+
+    def shown(self, texts: Iterable[str]) -> list[str]:
+        """Texts that show how far they are read: their words take minutes to count if they are long."""
+        return _Shown(self._meter, texts)
 
     def fitted(self, features: Any, about: dict[str, Any], name: str) -> tuple[Linear, dict[str, Any]]:
         """Fit the training examples with the best setting. Returns the model, and the setting for the report.

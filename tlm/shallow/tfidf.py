@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tlm.data.marks import Marks, marks_of
 from tlm.data.tasks.metrics import Floats, Texts
@@ -82,7 +81,10 @@ def tune(given: Given) -> Tfidf:
     matrices: dict[Shape, list[tuple[Any, Any]]] = {}
     for shape in shapes:
         try:
-            matrices[shape] = [_matrices(shape, marks, both[seen], both[unseen]) for seen, unseen in search.folds]
+            matrices[shape] = [
+                _matrices(shape, marks, search.shown(both[seen]), search.shown(both[unseen]))
+                for seen, unseen in search.folds
+            ]
         except ValueError:  # scikit-learn's "empty vocabulary" and "no terms remain"
             continue
         if many and search.best is not None:  # with what was best for the first shape
@@ -95,7 +97,7 @@ def tune(given: Given) -> Tfidf:
     if not many:
         search.consider(shape, matrices[shape], STRENGTHS[2:])
     features = TextFeatures(shape, marks)
-    linear, chosen = search.fitted(features.fit_transform(texts), shape.describe(), "baseline")
+    linear, chosen = search.fitted(features.fit_transform(search.shown(texts)), shape.describe(), "baseline")
     return Tfidf(given.labels, features, linear, chosen, search.tried)
 
 
@@ -119,6 +121,6 @@ def _of_many(texts: Texts, marks: Marks, search: Search) -> tuple[tuple[Shape, .
     return shapes, STRENGTHS[: 1 if work > MUCH_WORK else 2]
 
 
-def _matrices(shape: Shape, marks: Marks, seen: NDArray[Any], unseen: NDArray[Any]) -> tuple[Any, Any]:
+def _matrices(shape: Shape, marks: Marks, seen: Texts, unseen: Texts) -> tuple[Any, Any]:
     features = TextFeatures(shape, marks)
-    return features.fit_transform(seen.tolist()), features.transform(unseen.tolist())
+    return features.fit_transform(seen), features.transform(unseen)

@@ -119,7 +119,7 @@ def test_training_texts_are_read_in_portions_that_show_progress(
     monkeypatch.setattr("tlm.evaluation.origins.explain.PORTION", 7)
     monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
     assert explained(*asked) == whole
-    assert "(100%) thousand texts" in capsys.readouterr().err
+    assert "thousand texts (100%)" in capsys.readouterr().err
 
 
 def test_passages_are_those_with_the_most_telling_words(made: dict[str, str]) -> None:

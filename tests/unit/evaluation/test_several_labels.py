@@ -249,7 +249,7 @@ def test_the_report_shows_labels_by_frequency(scored, task):
     assert "3 labels, several a text" in text
     assert "### F1 of each class on test" in text
     assert "example-F1" in text
-    assert "models that may give a text several labels, are cross-fitted" in text
+    assert "of models of several labels a text are cross-fitted" in text
 
 
 # ---- answers

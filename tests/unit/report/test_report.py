@@ -181,10 +181,10 @@ def test_an_order_is_claimed_only_where_intervals_carry_it(tmp_path: Path) -> No
         return " ".join(told_of(uris)["findings"])
 
     apart = claims("apart", {"random": [0.0] * 4, "bm25": [1.0] * 4})
-    assert "Retrieved text is ahead of random text, 4 draws: +" in apart
+    assert "Retrieved text is ahead of random text (4 draws): +" in apart
     assert ", bm25 over random." in apart
     together = claims("together", {"random": [0.1, 0.9, 0.5], "bm25": [0.9, 0.1, 0.6]})
-    assert "Retrieved text is not shown to be ahead of random text, 3 draws: " in together
+    assert "Retrieved text is not shown to be ahead of random text (3 draws): " in together
     assert "text is ahead" not in together
     few = claims("few", {"random": [0.0] * 2, "bm25": [1.0] * 2})
     assert "etrieved text" not in few
@@ -210,7 +210,7 @@ def test_one_draw_of_random_text_gives_no_order_whatever_the_seeds(tmp_path: Pat
     several = told(0, 1, 2, 3, 4)
     assert several["differences"][0]["ahead"] == "bm25"
     assert (several["groups"][1]["draws"], several["groups"][1]["repeats"]) == (5, "5 seeds and draws")
-    assert "Retrieved text is ahead of random text, 5 draws: +" in " ".join(several["findings"])
+    assert "Retrieved text is ahead of random text (5 draws): +" in " ".join(several["findings"])
     assert len(several["bill"]["spent"]) == len(one["bill"]["spent"])
     assert len(several["dropped"]) == len(one["dropped"])
 

@@ -89,7 +89,7 @@ def test_each_stage_and_both_on_gpus_with_energy_and_prices(tmp_path: Path) -> N
 
 def test_only_columns_of_which_somebody_told_something(tmp_path: Path) -> None:
     files = made(tmp_path, [*runs(tmp_path), baseline(toy_world(tmp_path).task, root=str(tmp_path))])
-    counted = ["steps", "tokens", "FLOPs", "by the paper’s rule"]
+    counted = ["steps", "tokens", "FLOPs", "FLOPs by the paper’s rule"]
     assert list(table(files["md"])[0]) == ["What was spent", *counted, "time", "CPU time"]
     head = files["html"].partition("<h2>The bill</h2>")[2].partition("</thead>")[0]
     heads = re.findall(r"<th(?!ead)[^>]*>([^<]*)", head)

@@ -306,12 +306,13 @@ def test_a_search_says_which_class_it_is_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("tlm.shallow.linear.SHOWN_EVERY", 10)
     fitted("baseline", "plain")
     said = capsys.readouterr().err
     assert "linear model: 0 settings tried in 0 s, class 1 of 3" in said
     assert "class 3 of 3" in said
+    assert "0 settings tried in 0 s, text 10 of " in said
     assert "(mean of dev and cross-validation) with word n-grams 1-2, character n-grams " in said
-    assert "baseline: the model of baseline is " in said
 
 
 def test_numbers_are_those_of_ridge() -> None:
@@ -432,8 +433,9 @@ def test_a_config_that_no_model_has_is_said_in_a_sentence(text: str, tmp_path: P
         list(predict(str(tmp_path), ["alpha"]))
 
 
-def test_rows_that_are_bad_are_answered_with_an_error(store: Path) -> None:
+def test_rows_that_are_bad_are_answered_with_an_error(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     metrics = baseline(task_of(store, "plain"), root=str(store))
+    assert "baseline: the model of baseline is " in capsys.readouterr().err
     assert [list(row) for row in predict(metrics, [" ", ""])] == [["row", "error"]] * 2
     found = list(predict(metrics, ["alpha inside", " ", "beta inside"]))
     assert ["error" in row for row in found] == [False, True, False]

@@ -124,7 +124,15 @@ def checked_text(value: str, field: str) -> str:
 _checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
 
 
-def _unknown_field(where: str, field: str, names: Sequence[str]) -> InputError:
+class UnknownField(InputError):
+    """A file has no field of the name `field`."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def _unknown_field(where: str, field: str, names: Sequence[str]) -> UnknownField:
     """Return the error for a field that a file lacks; it lists the fields and suggests the most similar one."""
     separator = next((mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]), None)
     separated = f"; its columns seem to be separated by {_SEPARATORS[separator]}" if separator else ""
@@ -133,7 +141,7 @@ def _unknown_field(where: str, field: str, names: Sequence[str]) -> InputError:
     nested = f"; a field within a field is not read: copy it up ({copy})" if inner and outer in names else ""
     shown = ", ".join(map(repr, names[:MOST_NAMED])) + " …" * (len(names) > MOST_NAMED)
     hint = separated or nested or did_you_mean(field, names)
-    return InputError(f"{where} has no field '{field}'; it has {shown or 'none'}{hint}")
+    return UnknownField(f"{where} has no field '{field}'; it has {shown or 'none'}{hint}", field)
 
 
 def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> None:

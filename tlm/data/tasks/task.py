@@ -16,7 +16,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.reading.files import RawFile, raw_files, some
 from tlm.data.reading.readers import check
-from tlm.data.reading.records import Rejects
+from tlm.data.reading.records import Rejects, UnknownField
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks import labelled
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
@@ -162,8 +162,8 @@ def _check(file: RawFile, fields: Fields, files: Mapping[str, list[RawFile]]) ->
     """Check the first rows of a file of a split; raises InputError as `check` does."""
     try:
         check(file, fields.wanted)
-    except InputError as error:
-        if file not in files.get("test", []) or f"{file.where} has no field '{fields.label_field}'" not in str(error):
+    except UnknownField as error:
+        if error.field != fields.label_field or file not in files.get("test", []):
             raise
         advice = f"if nobody knows its labels, give the path of {files['train'][0].where} alone, which is then split"
         raise InputError(f"{file.where} has no field '{fields.label_field}', as train has; {advice}") from None

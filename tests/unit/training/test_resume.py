@@ -136,7 +136,7 @@ def test_weights_that_do_not_fit_on_the_disk_end_with_advice(tmp_path):
 
 def test_divergence_ends_with_advice(tmp_path):
     with pytest.raises(InputError, match=r"step \d+ is not a number: training diverged; lower the learning rate"):
-        checkpoint(tmp_path, task(tmp_path), "train.lr=1e30", "train.clip=0", "train.warmup_steps=0")
+        checkpoint(tmp_path, task(tmp_path), "train.lr=1e9", "train.clip=0", "train.warmup_steps=0")
 
 
 def test_a_copy_of_the_state_does_not_change_as_training_goes_on(tmp_path):

@@ -61,7 +61,7 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
             known["pair"] = bool(task.details["pair"])
         (target / KNOWN).write_text(json.dumps(known) + "\n", encoding="utf-8")
     unfinished.unlink()
-    return folder
+    return str(target)
 
 
 def ls(*, kind: str = "", root: str | None = None) -> Answer:

@@ -111,7 +111,7 @@ def test_no_folder_gets_the_name_of_an_address(tmp_path: Path, monkeypatch: pyte
 def test_no_folder_gets_the_name_of_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No shell replaces the ~ of ``--to=~/out``."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    download(make(tmp_path / "store", "corpus", 1), "~/out")
+    assert download(make(tmp_path / "store", "corpus", 1), "~/out") == str(tmp_path / "out")  # for $(…)
     assert (tmp_path / "out" / "curve.txt").is_file()
 
 
@@ -122,6 +122,22 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
         sink.flush()
         raise OSError("no space")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page.html", "before")]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_only_a_missing_folder_asks_for_a_folder_that_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """A full disk is none of the user's names: it ends with exit code 3, and the step can be repeated."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with pytest.raises(InputError, match="cannot be written: No such file or directory; name a file"):
+        whole(tmp_path / "none" / "page.html").__enter__()
+    monkeypatch.setattr(Path, "open", failing)
+    with pytest.raises(OSError, match=os.strerror(code)):
+        whole(tmp_path / "page.html").__enter__()
 
 
 def test_a_downloaded_card_says_where_the_model_comes_from(tmp_path: Path) -> None:

@@ -189,6 +189,14 @@ def test_the_bill_lists_sources_with_licences_files_with_hashes_and_what_depends
     assert file["hashes"] == [{"alg": "SHA-256", "content": facts["files"][0]["digest"]}]
 
 
+def test_an_address_to_write_to_is_refused_before_anything_is_counted(
+    made: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("tlm.evaluation.origins.provenance.contents")
+    with pytest.raises(InputError, match="s3://bucket/out is not on this machine"):
+        provenance(made["corpus"], to="s3://bucket/out")
+
+
 def test_without_the_library_there_is_a_page_and_a_sentence(
     made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,6 +113,16 @@ def test_a_file_with_somebodys_texts_is_kept_and_imported_answers_have_no_notebo
     assert not (tmp_path / "new.ipynb").exists()
 
 
+def test_the_name_of_home_is_answered_as_the_file_that_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell does not replace the ~ of ``--to=~/my.ipynb``, nor that of an answer in ``$(…)``."""
+    metrics = metrics_of("plain", tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert notebook(metrics, to="~/my.ipynb") == str(tmp_path / "my.ipynb")
+    assert (tmp_path / "my.ipynb").is_file()
+
+
 def test_a_disk_that_is_full_leaves_no_file_that_the_next_try_would_refuse(tmp_path: Path) -> None:
     metrics, path = metrics_of("plain", tmp_path), str(tmp_path / "model.ipynb")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -99,7 +99,7 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         sink = part.open("w", encoding="utf-8", newline="")
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:  # no full disk
         raise InputError(f"{path} cannot be written: {error.strerror}; name a file in a folder that exists") from None
     try:
         with sink:

@@ -32,13 +32,14 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
         artifact: URI of a corpus, subset, checkpoint or model, of metrics, or of a report (the model it recommends).
         to: Folder to write to, created if necessary; empty: only print.
     """
+    folder = here(to)
     subject = Artifact.open(artifact, "corpus", "subset", "checkpoint", "model", "metrics", "report")
     subject = trained(artifact) if subject.manifest.kind == "report" else subject
     every = lineage.everything([subject])
     found = contents(subject, every)
     page = list(blocks(found))
     if to:
-        (folder := here(to)).mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         write_pages(folder, "provenance", subject.folder_name, page, found)
         try:
             from tlm.evaluation.origins.bom import bill

@@ -83,7 +83,7 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
     book = {"cells": numbered, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     with whole(path) as file:
         file.write(json.dumps(book, indent=1, ensure_ascii=False) + "\n")
-    return to
+    return str(path)
 
 
 def _cell(source: str, *, code: bool = False) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from scipy.special import ndtr
 from tlm.data.tasks.metrics import Floats, score, scores_of
 from tlm.evaluation.report.findings import challenger, recommended
 from tlm.evaluation.score.intervals import Arm, Predictions, compared, difference, interval
-from tlm.settings.options import POSITIVE
+from tlm.settings.options import NOT_NEGATIVE, POSITIVE
 
 KEPT = Path(__file__).parent / "results" / "worlds" / "worlds.jsonl"
 METRIC, RESAMPLES = "macro_f1", 200
@@ -185,6 +185,7 @@ def worlds(*, times: int = 400, seed: int = 0, file: Path = KEPT) -> str:
         file: Where to keep the numbers, a line of JSON for each world.
     """
     POSITIVE.check("times", times)
+    NOT_NEGATIVE.check("seed", seed)
     tried: dict[str, Callable[[Generator], dict[str, float]]] = {
         name: partial(held, world=world) for name, world in INTERVALS.items()
     }

@@ -27,6 +27,8 @@ def test_a_line_for_each_world_and_the_same_each_time(tmp_path: Path) -> None:
     assert [(row["world"], [*row]) for row in rows] == [(row["world"], [*row]) for row in kept]
     with pytest.raises(InputError, match="times is 0"):
         worlds(times=0, file=tmp_path / "none")
+    with pytest.raises(InputError, match="seed is -1"):
+        worlds(seed=-1, file=tmp_path / "none")
 
 
 def test_what_is_kept_says_that_intervals_hold() -> None:

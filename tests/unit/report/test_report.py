@@ -91,6 +91,15 @@ def test_only_a_baseline(tmp_path: Path) -> None:
     assert "Only the linear model was trained" in files["md"]
 
 
+def test_the_note_below_the_scores_is_true_of_a_model_without_seeds(tmp_path: Path) -> None:
+    """A linear model has one run and an interval; the note said that there is none below three seeds."""
+    files = reported(tmp_path, [baseline(toy_world(tmp_path).task, root=str(tmp_path))])
+    (row,) = json.loads(files["json"])["groups"]
+    assert (row["repeats"], row["fixed"], row["test"]["low"] is None) == ("one seed", True, False)
+    words = "with fewer than 3 seeds or draws there is none, unless a model is the same with every seed (–)"
+    assert words in files["md"]
+
+
 def test_regression(tmp_path: Path) -> None:
     world = toy_world(tmp_path, labels=None)
     runs = [world.metrics("bm25", seed, 0.9) for seed in range(3)]

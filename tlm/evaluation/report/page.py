@@ -172,9 +172,9 @@ def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[s
     }
     note = (
         f"Dev and test: {task['metric_name']} in hundredths (higher is better), mean ± standard deviation over seeds, "
-        "or over draws of the text. Seeds: – for a model that is the same with every seed. The best on dev comes "
-        "first. Bold: the model that the first sentence of this report names. Intervals account for test examples, "
-        f"seeds, and draws of the text; with fewer than {LEAST_SEEDS} seeds or draws there is none. Dev scores of "
+        "or over draws of the text. The best on dev comes first. Bold: the model that the first sentence of this "
+        "report names. Intervals account for test examples, seeds, and draws of the text; with fewer than "
+        f"{LEAST_SEEDS} seeds or draws there is none, unless a model is the same with every seed (–). Dev scores of "
         "mixtures and of models of several labels a text are cross-fitted: fitted on a part of dev, scored on another."
     )
     if losses:
@@ -198,8 +198,8 @@ READING = (
     "much: in about 19 of 20 repetitions it contains the score on an unlimited number of test texts. A probability "
     "says how likely one model is to be ahead of another on new texts like these, judged by this test alone: 50 % is a "
     "coin toss. Where models differ little and test has a few hundred texts, it comes true less often than it says. "
-    "Intervals of differences are corrected for the number of comparisons, probabilities are not: one may include 0 "
-    "beside 99 %. An order is claimed only where the interval excludes 0.",
+    "Intervals of differences are corrected for the number of comparisons, probabilities are not: an interval may "
+    "include 0 beside 99 %. An order is claimed only where the interval excludes 0.",
 )
 
 

@@ -124,6 +124,15 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page.html", "before")]
 
 
+def test_a_file_that_only_we_may_read_stays_so(tmp_path: Path) -> None:
+    """Its texts are written to another file, which takes its place."""
+    (file := tmp_path / "answers.jsonl").touch(0o600)
+    with whole(file) as sink:
+        assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600, 0o600]
+        sink.write("a text")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("a text", 0o600)
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
 def test_only_a_missing_folder_asks_for_a_folder_that_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

@@ -101,6 +101,8 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
         sink = part.open("w", encoding="utf-8", newline="")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:  # no full disk
         raise InputError(f"{path} cannot be written: {error.strerror}; name a file in a folder that exists") from None
+    with suppress(OSError):  # a new file, or a drive without modes
+        shutil.copymode(target, part)
     try:
         with sink:
             yield sink

@@ -160,8 +160,8 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
 
     Without dev and test files, files called ``all.csv``, ``all-2.csv``… are those to be divided; train files beside
     them stay in train. Other files are not used, and named where `names` are the usual ones; a split may have several
-    numbered files in one folder. `names` are regular expressions for the file names of each split, without number and
-    extensions.
+    numbered files in one folder. The name of a folder only counts if no file is called after the split. `names` are
+    regular expressions for the file names of each split, without number and extensions.
 
     Raises:
         InputError: no train or test file; two different files for the same split.
@@ -169,12 +169,14 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
     found: dict[str, list[RawFile]] = {split: [] for split in SPLITS}
     for split, name in names.items():
         pattern = re.compile(rf"(?:{name})(?P<number>[-_.]\d[-_\w]*)?", re.IGNORECASE)
-        matches = [(file, match) for file in files if (match := pattern.fullmatch(_named(file)))]
+        matches = [(file, match) for file in files if (match := pattern.fullmatch(file.stem))]
+        if not matches:
+            matches = [(file, match) for file in files if (match := pattern.fullmatch(_of_folder(file)))]
+            for file, _ in matches:  # ids begin with the name
+                file.name = f"{split}/{file.name}"
         if split == WHOLE and (not matches or found["dev"] or found["test"]):
             continue
         found[split] = [file for file, _ in matches]
-        for file in found[split]:  # ids begin with the name
-            file.name = f"{split}/{file.name}" if _PART.fullmatch(file.stem) else file.name
         folders = {(PurePosixPath(file.where).parent, file.format, file.compression) for file in found[split]}
         if len(matches) > 1 and not (len(folders) == 1 and all(match["number"] for _, match in matches)):
             first, second = found[split][:2]
@@ -197,10 +199,10 @@ def split_files(path: str, files: Sequence[RawFile], names: Mapping[str, str] = 
     return found
 
 
-def _named(file: RawFile) -> str:
-    """What says the split of a file: its name or, if that is only a number, that of its folder (train, split=train)."""
+def _of_folder(file: RawFile) -> str:
+    """The split that the folder of a numbered file is called after (train, split=train), with a number; else ""."""
     folder = PurePosixPath(file.where).parent.name
-    return f"{folder.partition('.')[0].rpartition('=')[2]}-0" if _PART.fullmatch(file.stem) else file.stem
+    return f"{folder.partition('.')[0].rpartition('=')[2]}-0" if _PART.fullmatch(file.stem) else ""
 
 
 def divided(examples: list[Example], shares: Mapping[str, float], seed: int, by_label: bool) -> list[Example]:

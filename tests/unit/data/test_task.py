@@ -123,6 +123,13 @@ def test_numbered_files_are_of_the_split_that_their_folder_names(tmp_path, place
     assert len({*examples(task)["id"].to_pylist()}) == 8
 
 
+def test_a_folder_s_name_says_no_split_where_a_file_s_does(tmp_path):
+    path = folder(tmp_path / "train", SPLITS)
+    for place in ("2024", "test/0001"):  # in a task that is called train itself, and beside test.jsonl
+        write(tmp_path / "train" / f"{place}.jsonl", [("dry ash", "tree")])
+    assert {split: pairs(load(path, tmp_path), split) for split in SPLITS} == SPLITS
+
+
 def test_what_save_to_disk_wrote_is_named(tmp_path):
     write(tmp_path / "t" / "train" / "state.jsonl", [("a", "b")]).rename(tmp_path / "t" / "train" / "state.json")
     assert refused(load, tmp_path / "t", tmp_path) == (
@@ -130,12 +137,13 @@ def test_what_save_to_disk_wrote_is_named(tmp_path):
     )
 
 
-def test_a_test_file_without_labels_is_no_test_split(tmp_path):
+@pytest.mark.parametrize(("other", "hint"), [("id", ";"), ("labels", "; did you mean 'labels'?")])
+def test_a_test_file_without_labels_is_no_test_split(tmp_path, other, hint):
     path = folder(tmp_path / "t", {"train": SPLITS["train"]}, "csv")
-    write(tmp_path / "t" / "test.csv", [("1", "tall fir")], fields=("id", "text"))
+    write(tmp_path / "t" / "test.csv", [("1", "tall fir")], fields=(other, "text"))
     assert refused(load, path, tmp_path) == (
-        f"{path}/test.csv has no field 'label', as train has; if nobody knows its labels, give the path of "
-        f"{path}/train.csv alone, which is then split"
+        f"{path}/test.csv has no field 'label'; it has '{other}', 'text'{hint} if nobody knows its labels, give the "
+        f"path of {path}/train.csv alone, which is then split"
     )
 
 

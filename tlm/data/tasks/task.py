@@ -165,8 +165,9 @@ def _check(file: RawFile, fields: Fields, files: Mapping[str, list[RawFile]]) ->
     except UnknownField as error:
         if error.field != fields.label_field or file not in files.get("test", []):
             raise
+        mark = "" if str(error).endswith("?") else ";"
         advice = f"if nobody knows its labels, give the path of {files['train'][0].where} alone, which is then split"
-        raise InputError(f"{file.where} has no field '{fields.label_field}', as train has; {advice}") from None
+        raise InputError(f"{error}{mark} {advice}") from None
 
 
 def _by_split(path: str, found: Sequence[RawFile]) -> dict[str, list[RawFile]]:

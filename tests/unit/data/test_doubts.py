@@ -181,3 +181,5 @@ def test_rows_that_were_not_accepted_in_prodigy_give_no_labels(tmp_path, answer)
         f"{path}:41: Prodigy's answer is '{answer}', so the row does not give a label; keep the accepted rows "
         "(jq -c 'select(.answer == \"accept\")')"
     )
+    answers = [row | {"answer": ("accept", answer)[number % 2]} for number, row in enumerate(rows)]
+    assert load(write_rows(tmp_path / "a.jsonl", answers), tmp_path, label_field="answer")  # the label itself

@@ -158,7 +158,8 @@ def _example(
     fields: Fields, split_of: Mapping[str, str], classes: Sequence[str], file: RawFile, row: Record
 ) -> Example:
     values, found = row.values, _text(fields, file, row)
-    if (answer := values.get("answer")) in ("reject", "ignore") and "_task_hash" in values:
+    answer = "" if fields.label_field == "answer" else values.get("answer")
+    if answer in ("reject", "ignore") and "_task_hash" in values:
         advice = "keep the accepted rows (jq -c 'select(.answer == \"accept\")')"
         raise InputError(f"{found.where}: Prodigy's answer is '{answer}', so the row does not give a label; {advice}")
     value, separator = values.get(fields.label_field), fields.label_separator

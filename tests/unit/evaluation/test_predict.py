@@ -265,9 +265,10 @@ def test_json_that_is_not_in_lines_is_no_text(form: ReadFormat, first: str) -> N
     assert [row.text for row in read_rows(iter([first]), "txt", "text")] == [first.strip()]
 
 
-def test_columns_that_tabs_separate_are_no_text() -> None:
+@pytest.mark.parametrize("head", ["id\ttext\r\n", '"id"\t"text"\n'])  # R's write.table puts quotes
+def test_columns_that_tabs_separate_are_no_text(head: str) -> None:
     with pytest.raises(InputError, match=r"separated by tabs; name a file called .tsv with --source"):
-        read_rows(iter(["id\ttext\r\n", "1\talpha\r\n"]), "auto", "text")
+        read_rows(iter([head, "1\talpha\r\n"]), "auto", "text")
     assert [row.text for row in read_rows(iter(["[[ a ]] text\tb\n"]), "auto", "text")] == ["[[ a ]] text\tb"]
 
 

@@ -98,10 +98,12 @@ def _form_of(line: str, text_field: str) -> ReadFormat:
     """The format of a file, by its first line with text: an object of JSON, CSV's names, or plain text."""
     if line.lstrip(" \t").startswith("{"):
         return "jsonl"
-    if "\t" in line and {*names_in(text_field)} <= {*line.strip("\r\n").split("\t")}:
-        raise InputError("the columns of the input are separated by tabs; name a file called .tsv with --source")
-    columns = next(csv.reader([line], delimiter=csv_separator(line)), [])
-    return "csv" if {*names_in(text_field)} <= {*columns} else "txt"
+    for separator in (csv_separator(line), "\t"):
+        if {*names_in(text_field)} <= {*next(csv.reader([line], delimiter=separator), [])}:
+            if separator == "\t":
+                raise InputError("the columns are separated by tabs; name a file called .tsv with --source")
+            return "csv"
+    return "txt"
 
 
 def _csv_rows(lines: Iterator[str], fields: list[str], keep: Sequence[str], separator: str) -> Iterator[InputRow]:

@@ -207,6 +207,9 @@ def test_a_model_that_takes_the_place_of_another_in_its_folder_is_another(
     predict_command(str(place), source=str(texts), to=to)
     (place / ".noted").write_text("by a program")
     predict_command(str(place), source=str(texts), to=to)
+    for _ in range(2):
+        predict_command(str(place), source=str(texts), to=f"{place}/answers/")
+    predict_command(str(place), source=str(texts), to=to)
     (place / "config.json").write_text((place / "config.json").read_text().replace("odd", "new"))
     assert "has answers of another model" in refused(predict_command, str(place), source=str(texts), to=to)
 

@@ -107,10 +107,11 @@ def predict_command(
 def _digest(folder: Path) -> str:
     """The digest of the files of a model that `tlm download` did not write; another may take its place under its name.
 
-    Hidden files and folders are left out: they hold what programs note about their downloads.
+    Left out are answers, and what begins with . or _, as what programs note about their downloads, and `ABOUT`.
     """
-    found = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    shown = {name: path for name, path in found.items() if not any(part.startswith(".") for part in name.parts)}
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".jsonl", ".csv")]
+    found = {path.relative_to(folder): path for path in paths}
+    shown = {name: path for name, path in found.items() if not any(part[0] in "._" for part in name.parts)}
     return value_sha256({name.as_posix(): file_sha256(path) for name, path in shown.items()})
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.tiny import refused
 from tlm.artifacts.artifact import Artifact, FileEntry
 from tlm.artifacts.produce import Draft, Progress, Recipe, produce
-from tlm.artifacts.stores.local import whole
+from tlm.artifacts.stores.local import here, whole
 from tlm.artifacts.stores.store import Store, signed_json
 from tlm.cli import upkeep
 from tlm.cli.upkeep import UNFINISHED, download, gc, ls
@@ -95,17 +95,21 @@ def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
 def test_a_download_goes_on_where_the_disk_had_no_space_for_its_mark(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / UNFINISHED).touch()
+    with pytest.raises(InputError, match="repeat `tlm download URI "):
+        located(str(tmp_path / "out"))
     download(make(tmp_path / "store", "model", 1), str(tmp_path / "out"))
     assert not (tmp_path / "out" / UNFINISHED).exists()
 
 
-@pytest.mark.parametrize("address", ["s3://bucket/out", "file:///out"])
-def test_no_folder_gets_the_name_of_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    uri = make(tmp_path / "store", "corpus", 1)
+def test_no_folder_gets_the_name_of_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uri, address = make(tmp_path / "store", "corpus", 1), "s3://bucket/out"
     monkeypatch.chdir(tmp_path)
     for error in (refused(download, uri, address), refused(provenance, uri, to=address)):
         assert error.startswith(f"{address} is not on this machine; name a file or folder here")
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    download(uri, f"file://{tmp_path}/out")
+    assert (tmp_path / "out").is_dir()
+    assert here(Path(f"file://{tmp_path}/out")) == tmp_path / "out"
 
 
 def test_no_folder_gets_the_name_of_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

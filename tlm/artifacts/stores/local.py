@@ -82,8 +82,9 @@ def _remove_stale(parent: Path) -> None:
 
 
 def here(path: str | Path) -> Path:
-    """Return a path on this machine; ~ is home. Raises InputError where it is an address, as s3://bucket/folder."""
-    if re.match(r"\w+:/", str(path)):
+    """Return a path on this machine; ~ is home, file:///a is /a. Raises InputError for an address, as s3://bucket/a."""
+    path = re.sub("^file:(//)?(?=/)", "", str(path))  # a Path has one slash
+    if re.match(r"\w+:/", path):
         raise InputError(f"{path} is not on this machine; name a file or folder here, and copy it there yourself")
     return Path(os.path.expanduser(path))  # noqa: PTH111  that of pathlib fails if nobody has that home
 

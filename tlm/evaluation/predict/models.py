@@ -14,7 +14,8 @@ def located(model: str) -> tuple[Path, Artifact | None]:
     Raises InputError: `tlm download` has not finished the folder, which may still have files of an earlier model.
     """
     if (unfinished := Path(model) / UNFINISHED).is_file():
-        raise InputError(f"{model} is not copied whole; repeat `tlm download {unfinished.read_text()} {model}`")
+        uri = unfinished.read_text() or "URI"  # the disk was full
+        raise InputError(f"{model} is not copied whole; repeat `tlm download {uri} {model}`")
     if (Path(model) / CONFIG).is_file():
         return Path(model), None
     artifact = trained(model)

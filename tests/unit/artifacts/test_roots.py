@@ -12,6 +12,7 @@ from tests.toys_training import SMALL, checkpoint, passages, rows, task, tokeniz
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.artifacts.stores import open_store
+from tlm.artifacts.stores.s3 import S3Store
 from tlm.errors import InputError
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.retrieval.retrieve import retrieve
@@ -46,6 +47,18 @@ def test_a_home_of_nobody_and_a_folder_that_was_removed_are_a_sentence(tmp_path,
     (tmp_path / "removed").rmdir()
     with pytest.raises(InputError, match=r"root 'artifacts': .*No such file or directory; give the whole path"):
         open_store(None)
+
+
+def test_a_key_of_s3_removes_no_file_outside_the_cache(tmp_path):
+    """`tlm gc` deletes what others wrote into the bucket, too, if it is called as a file of an artifact."""
+    store = S3Store("s3://bucket")
+    store.cache, name = tmp_path / "cache", f"task/{'0' * 24}"
+    (store.cache / name).mkdir(parents=True)
+    for file in (tmp_path / "mine.txt", store.cache / name / "ours.txt"):
+        file.touch()
+    store.forget(f"{name}/../../../mine.txt")
+    store.forget(f"{name}/ours.txt")
+    assert [path.name for path in tmp_path.rglob("*.txt")] == ["mine.txt"]
 
 
 def test_a_small_file_that_finds_no_space_leaves_nothing(tmp_path):

@@ -31,6 +31,7 @@ PASSING = (408, 429)  # client errors by number, but a later try may succeed
 BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
 RANGE = 16 << 20  # bytes of an object to read at once, if not all of it is wanted
 EXISTS = ("PreconditionFailed", "412")
+OUTSIDE = {"", ".", ".."}  # parts that are legal in a key, but would lead out of the cache
 # What S3's answer to a successful request contains, and a page of a proxy ("please log in") does not.
 PROOF = {
     **dict.fromkeys(("GetObject", "HeadObject", "PutObject", "UploadPart", "CompleteMultipartUpload"), "ETag"),
@@ -47,7 +48,7 @@ class S3Store:
         self.bucket, _, prefix = root.removeprefix("s3://").strip("/").partition("/")
         if not BUCKET.fullmatch(self.bucket):
             raise InputError(f"root '{root}' names no bucket; give s3://bucket or s3://bucket/prefix")
-        if prefix and {"", ".", ".."} & {*prefix.split("/")}:  # some find such a file by its name, but do not list it
+        if prefix and OUTSIDE & {*prefix.split("/")}:  # some find such a file by its name, but do not list it
             raise InputError(f"root '{root}' has an empty part, '.' or '..', which servers read differently; remove it")
         check_bucket(self.bucket, root)
         self.root = f"s3://{self.bucket}/{prefix}".rstrip("/")
@@ -92,7 +93,8 @@ class S3Store:
         return self._cached(f"{name}.{ranges[0][0]}-{ranges[0][1]}", fill)
 
     def forget(self, name: str) -> None:
-        (self.cache / name).unlink(missing_ok=True)
+        if not OUTSIDE & {*name.split("/")}:
+            (self.cache / name).unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[Stored]:
         for item in self._items(f"listing {prefix}", "list_objects_v2", "Contents", prefix):
@@ -116,7 +118,7 @@ class S3Store:
 
     def _cached(self, name: str, fill: Callable[[Path], None]) -> Path:
         """A local copy, whole or not at all; `fill` writes it if it is not there, or nothing if there is no object."""
-        if {"", ".", ".."} & set(name.split("/")):  # legal in a key, but it would lead out of the cache
+        if OUTSIDE & {*name.split("/")}:
             raise InputError(f"{self.root}/{name}: no path on a disk can have such parts; rename the object")
         path = self.cache / name
         if not path.exists():

@@ -76,10 +76,11 @@ def test_labels_are_lists_or_separated(tmp_path, extension):
     assert gold.dtype == np.int64
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_lists_of_one_label_are_warned_of(tmp_path, capsys, most):
-    load(write(tmp_path / "all.jsonl", [(text, labels[:most]) for text, labels in rows(60)]), tmp_path)
-    assert ("warning: no text has more than one label; if none ever" in capsys.readouterr().err) == (most == 1)
+@pytest.mark.parametrize(("least", "most"), [(0, 1), (1, 1), (1, 2)])
+def test_lists_that_all_hold_one_label_are_warned_of(tmp_path, capsys, least, most):
+    given = [(text, labels[:most]) for text, labels in rows(60) if len(labels) >= least]
+    load(write(tmp_path / "all.jsonl", given), tmp_path)
+    assert ("warning: all texts have one label; if all always do" in capsys.readouterr().err) == (least == most)
 
 
 def test_a_separator_is_named_in_the_key_and_nothing_else_is(tmp_path):

@@ -323,8 +323,8 @@ def _say_problem(task: Artifact) -> None:
     if task.details["metric"] == POSITIVE:
         more = f"; the metric is the F1 of {task.details['labels'][-1]} (f1:LABEL chooses another)"
     say(f"load-task: {kind}: {', '.join(classes[:CLASSES_SHOWN])}{more}")
-    if task.details["problem"] == SEVERAL and pc.max(pc.list_value_length(examples(task)["label"])).as_py() == 1:
-        say("warning: no text has more than one label; if none ever does, write labels without lists and separators")
+    if task.details["problem"] == SEVERAL and set(pc.list_value_length(examples(task)["label"]).to_pylist()) == {1}:
+        say("warning: all texts have one label; if all always do, write labels without lists and separators")
 
 
 def _say_left_out(task: Artifact) -> None:

@@ -82,9 +82,13 @@ def test_records_of_one_line_are_written_without_the_number_of_lines(tmp_path):
         (
             "data.text",
             ["data"],
-            "it has 'data'; a field within a field is not read: copy it up (jq -c '.text = .data.text')",
+            "it has 'data'; a field within a field is not read: copy it up (in jsonl, jq -c '.text = .data.text')",
         ),
-        ("a.b.text", ["a"], "it has 'a'; a field within a field is not read: copy it up (jq -c '.text = .a.b.text')"),
+        (
+            "a.b.text",
+            ["a"],
+            "it has 'a'; a field within a field is not read: copy it up (in jsonl, jq -c '.text = .a.b.text')",
+        ),
         ("text", [f"{number:02}" for number in range(31)], "'28', '29' …"),
     ],
 )

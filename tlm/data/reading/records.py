@@ -138,7 +138,7 @@ def _unknown_field(where: str, field: str, names: Sequence[str]) -> UnknownField
     separated = f"; its columns seem to be separated by {_SEPARATORS[separator]}" if separator else ""
     outer, _, inner = field.partition(".")
     copy = f"jq -c '.{inner.rpartition('.')[2]} = .{field}'"
-    nested = f"; a field within a field is not read: copy it up ({copy})" if inner and outer in names else ""
+    nested = f"; a field within a field is not read: copy it up (in jsonl, {copy})" if inner and outer in names else ""
     shown = ", ".join(map(repr, names[:MOST_NAMED])) + " …" * (len(names) > MOST_NAMED)
     hint = separated or nested or did_you_mean(field, names)
     return UnknownField(f"{where} has no field '{field}'; it has {shown or 'none'}{hint}", field)

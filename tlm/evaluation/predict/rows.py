@@ -98,11 +98,11 @@ def _form_of(line: str, text_field: str) -> ReadFormat:
     """The format of a file, by its first line with text: an object of JSON, CSV's names, or plain text."""
     if line.lstrip(" \t").startswith("{"):
         return "jsonl"
-    for separator in (csv_separator(line), "\t"):
-        if {*names_in(text_field)} <= {*next(csv.reader([line], delimiter=separator), [])}:
-            if separator == "\t":
-                raise InputError("the columns are separated by tabs; name a file called .tsv with --source")
-            return "csv"
+    wanted = {*names_in(text_field)}
+    if wanted <= {*next(csv.reader([line], delimiter=csv_separator(line)), [])}:
+        return "csv"
+    if wanted <= {*next(csv.reader([line], delimiter="\t"), [])}:
+        raise InputError("the columns are separated by tabs; name a file called .tsv with --source")
     return "txt"
 
 

@@ -7,6 +7,7 @@ have a low confidence in a data map (Swayamdipta et al., EMNLP 2020): a model le
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from tlm.evaluation.predict.models import check_pairs, located, of_pairs
 from tlm.evaluation.predict.predictor import labels_of, open_predictor
 from tlm.evaluation.predict.written import check_new, write_new
 from tlm.evaluation.score.baseline import NAMES
-from tlm.progress import hidden, say, track
+from tlm.progress import Meter, hidden, say, track
 from tlm.retrieval.search.index import open_engine
 from tlm.settings.options import NOT_NEGATIVE, POSITIVE, Fields, Range
 from tlm.settings.sections import MOST_HITS
@@ -224,10 +225,13 @@ def features_of(texts: Sequence[str], pairs: Sequence[str] | None) -> Floats:
 
 def _in_portions(found: Callable[..., Floats], texts: Sequence[str], pairs: Sequence[str] | None, label: str) -> Floats:
     """What is found for each text or pair, 1,000 at a time: memory holds the words of these alone. Shows progress."""
-    portions, rows = [slice(start, start + PORTION) for start in range(0, len(texts), PORTION)], list[Floats]()
-    for own in track(portions, label, len(portions), "thousand texts"):
-        with hidden():
-            rows.append(found(texts[own], pairs and pairs[own]))
+    rows = list[Floats]()
+    with closing(Meter(label, len(texts), "texts")) as meter:
+        for start in range(0, len(texts), PORTION):
+            own = slice(start, start + PORTION)
+            with hidden():
+                rows.append(found(texts[own], pairs and pairs[own]))
+            meter.advance(len(rows[-1]))
     return np.concatenate(rows)
 
 

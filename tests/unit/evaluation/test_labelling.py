@@ -177,7 +177,7 @@ def test_a_large_pool_is_read_in_portions_that_show_progress(
     assert (tmp_path / "portions.jsonl").read_text() == (tmp_path / "whole.jsonl").read_text()
     said = capsys.readouterr().err
     for work in ("predicting", "comparing the texts"):
-        assert f"{work}: 4 of 4 thousand texts (100%)" in said
+        assert f"{work}: 10 of 10 texts (100%)" in said
     assert "learning word vectors: 10 texts" in said
 
 

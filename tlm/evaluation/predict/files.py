@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -109,10 +110,9 @@ def _digest(folder: Path) -> str:
 
     Left out are answers, and what begins with . or _, as what programs note about their downloads, and `ABOUT`.
     """
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".jsonl", ".csv")]
-    found = {path.relative_to(folder): path for path in paths}
-    shown = {name: path for name, path in found.items() if not any(part[0] in "._" for part in name.parts)}
-    return value_sha256({name.as_posix(): file_sha256(path) for name, path in shown.items()})
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    names = [name for name in found if not re.search(r"(^|/)[._]|\.(jsonl|csv)$", name)]
+    return value_sha256({name: file_sha256(found[name]) for name in names})
 
 
 @dataclass

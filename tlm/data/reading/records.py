@@ -125,11 +125,7 @@ _checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
 
 
 class UnknownField(InputError):
-    """A file has no field of the name `field`."""
-
-    def __init__(self, message: str, field: str = "") -> None:
-        super().__init__(message)
-        self.field = field
+    """A file lacks a field."""
 
 
 def _unknown_field(where: str, field: str, names: Sequence[str]) -> UnknownField:
@@ -141,7 +137,7 @@ def _unknown_field(where: str, field: str, names: Sequence[str]) -> UnknownField
     nested = f"; a field within a field is not read: copy it up (in jsonl, {copy})" if inner and outer in names else ""
     shown = ", ".join(map(repr, names[:MOST_NAMED])) + " …" * (len(names) > MOST_NAMED)
     hint = separated or nested or did_you_mean(field, names)
-    return UnknownField(f"{where} has no field '{field}'; it has {shown or 'none'}{hint}", field)
+    return UnknownField(f"{where} has no field '{field}'; it has {shown or 'none'}{hint}")
 
 
 def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> None:

@@ -163,8 +163,9 @@ def _check(file: RawFile, fields: Fields, files: Mapping[str, list[RawFile]]) ->
     try:
         check(file, fields.wanted)
     except UnknownField as error:
-        if error.field != fields.label_field or file not in files.get("test", []):
+        if file not in files.get("test", []):
             raise
+        check(file, [name for name in fields.wanted if name != fields.label_field])
         mark = "" if str(error).endswith("?") else ";"
         advice = f"if nobody knows its labels, give the path of {files['train'][0].where} alone, which is then split"
         raise InputError(f"{error}{mark} {advice}") from None

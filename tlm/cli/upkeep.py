@@ -199,7 +199,8 @@ def _artifacts(store: Store, files: Iterable[Stored], skipped: type[InputError] 
 
     manifests = [stored for stored in files if stored.name == f"{folder_of(stored.name)}/{MANIFEST}"]
     manifests.sort(key=lambda stored: (stored.modified, stored.name))
-    yield from chain.from_iterable(track(in_threads(read, manifests, READERS), "reading manifests", len(manifests)))
+    found = in_threads(read, manifests, READERS)
+    yield from chain.from_iterable(track(found, "reading manifests", len(manifests), "files"))
 
 
 def _kept(artifacts: list[Artifact], made_from: dict[str, set[str]], keep_runs: int) -> set[str]:

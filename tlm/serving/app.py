@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -266,11 +267,11 @@ class Bodies:
         try:
             await self._receive(request, body)
             received = len(body)
-            _check_plain(request.headers)
             if received <= SMALL:
-                asked = _parsed(body, read)
+                asked = _parsed(body, read, request.headers)
             else:
-                asked = await asyncio.get_running_loop().run_in_executor(self._thread, _parsed, body, read)
+                parse = partial(_parsed, body, read, request.headers)
+                asked = await asyncio.get_running_loop().run_in_executor(self._thread, parse)
             body.clear()  # the texts take as much memory, or up to four times as much
             yield asked
         finally:
@@ -312,18 +313,18 @@ class Bodies:
         return None
 
 
-def _check_plain(headers: Mapping[str, str]) -> None:
-    """Raise InputError for bodies that are not JSON by intent."""
-    if "inference-header-content-length" in headers:
-        advice = "send their values in the JSON, with binary_data=False in the clients of Triton and KServe"
-        raise InputError(f"the body has binary tensors, which are not supported; {advice}")
-    if (coding := headers.get("content-encoding", "identity")) != "identity":
-        raise InputError(f"the body is compressed ({printable(coding)}), which is not supported; send it as plain JSON")
-
-
-def _parsed(body: bytearray, read: Callable[[Any], Asked]) -> Asked:
+def _parsed(body: bytearray, read: Callable[[Any], Asked], headers: Mapping[str, str]) -> Asked:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        raise InputError("the body is not JSON in UTF-8") from None
+        raise InputError(_not_json(headers)) from None
     return read(value)
+
+
+def _not_json(headers: Mapping[str, str]) -> str:
+    if "inference-header-content-length" in headers:
+        advice = "send their values in the JSON, with binary_data=False in the clients of Triton and KServe"
+        return f"the body has binary tensors, which are not supported; {advice}"
+    if (coding := headers.get("content-encoding", "").lower()) not in ("", "identity"):
+        return f"the body is compressed ({printable(coding)}), which is not supported; send it as plain JSON"
+    return "the body is not JSON in UTF-8"

@@ -302,6 +302,17 @@ def test_binary_tensors_and_compressed_bodies_are_named(linear, header: str, val
 
 
 @pytest.mark.parametrize(
+    ("header", "value"), [("Inference-Header-Content-Length", "25"), ("Content-Encoding", "Identity")]
+)
+def test_headers_of_json_as_it_is_are_no_fault(linear, header: str, value: str) -> None:
+    """Some clients announce the length of the JSON also where no tensor follows it."""
+    body = b'{"instances": ["a ship"]}'
+    request = urllib.request.Request(f"http://127.0.0.1:{linear.port}/v1/models/model:predict", body, {header: value})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert len(json.load(answer)["predictions"]) == 1
+
+
+@pytest.mark.parametrize(
     ("tensors", "sentence"),
     [
         ([{"datatype": "FP32", "shape": [1], "data": [1.0]}], "inputs[0] has datatype 'FP32'; expected BYTES"),

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MOST_HITS = 10_000  # of a query; Elasticsearch's default limit (index.max_result_window), used for both engines
 Count: TypeAlias = Annotated[int, Field(gt=0, le=10**9)]
+Whole: TypeAlias = Annotated[int, Field(ge=0, le=10**9)]
+Length: TypeAlias = Annotated[int, Field(ge=8, le=10**9)]
 Amount: TypeAlias = Annotated[float, Field(ge=0)]
 Share: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Rate: TypeAlias = Annotated[float, Field(gt=0, le=10**9)]
@@ -85,8 +87,8 @@ class Model(Section):
     layers: Count
     heads: Count
     intermediate: Count
-    max_length: Annotated[int, Field(ge=8)]
-    positions: Annotated[int, Field(ge=0)] = 0
+    max_length: Length
+    positions: Whole = 0
     token_types: Annotated[int, Field(ge=1, le=2)] = 2
     cut: Literal["head", "head+tail"] = "head"
     dropout: Share = 0.0
@@ -150,14 +152,14 @@ class Train(Section):
             other in subset and task, scaled like random ones. It has no effect if stage 1 starts from a checkpoint.
     """
 
-    rho1: Annotated[int, Field(ge=0)] | Literal["inf"]
+    rho1: Whole | Literal["inf"]
     rho2: Amount | Literal["inf"]
     steps: Count
     external_batch: Count
     internal_batch: Count
-    external_length: Annotated[int, Field(ge=8)]
+    external_length: Length
     lr: Rate
-    warmup_steps: Annotated[int, Field(ge=0)]
+    warmup_steps: Whole
     schedule: Schedule = "linear"
     weight_decay: Amount = 0.01
     betas: tuple[Share, Share] = (0.9, 0.999)
@@ -207,7 +209,7 @@ class Finetune(Section):
     """
 
     epochs: Rate = 3.0
-    steps: Annotated[int, Field(ge=0)] = 0
+    steps: Whole = 0
     batch: Count
     lr: Rate
     warmup_share: Share = 0.1

@@ -71,6 +71,10 @@ def test_overrides_do_not_change_the_preset_for_the_next_one():
             "setting train.steps=9999999999 cannot be: expected less than or equal to 1000000000",
         ),
         ("finetune.epochs=1e19", "setting finetune.epochs=1e19 cannot be: expected less than or equal to 1000000000"),
+        *(
+            (f"{name}=9999999999", f"setting {name}=9999999999 cannot be: expected less than or equal to 1000000000")
+            for name in ("finetune.steps", "model.max_length", "model.positions")
+        ),
         ("retrieve.top_k=0", "setting retrieve.top_k=0 cannot be: expected greater than 0"),
         ("train.lr=0", "setting train.lr=0 cannot be"),
         ("train.lr=nan", "setting train.lr=nan cannot be: expected a finite number"),

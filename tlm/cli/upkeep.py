@@ -149,7 +149,7 @@ def gc(
     doomed = _with_products([one.folder_name for one in removed], made_from)
     young = (folder for folder, files in folders.items() if _young(files, horizon))
     damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
-    kept = chain(_kept(artifacts, made_from, keep_runs), young, damaged, (one.folder_name for one in pinned))
+    kept = chain(_kept(artifacts, made_from, keep_runs, doomed), young, damaged, (one.folder_name for one in pinned))
     needed = _with_sources(kept, made_from) - doomed
     freed, unneeded, removing = 0, list[str](), "removing" if delete else "would remove"
     for folder in sorted(folders.keys() - needed):
@@ -203,21 +203,23 @@ def _artifacts(store: Store, files: Iterable[Stored], skipped: type[InputError] 
     yield from chain.from_iterable(track(found, "reading manifests", len(manifests), "files"))
 
 
-def _kept(artifacts: list[Artifact], made_from: dict[str, set[str]], keep_runs: int) -> set[str]:
+def _kept(artifacts: list[Artifact], made_from: dict[str, set[str]], keep_runs: int, doomed: set[str]) -> set[str]:
     """Return the folders of the newest reports and studies of each task, and of what was trained but no result covers.
 
     Args:
         artifacts: All artifacts, oldest first.
         made_from: By folder, the folders of the inputs.
         keep_runs: How many reports, and how many studies, to keep of each task.
+        doomed: What is removed all the same, and not said to be kept.
     """
     results = _results(artifacts[::-1], made_from)
     covered = _with_sources(chain.from_iterable(results), made_from)
     trained = {artifact.folder_name for artifact in artifacts if artifact.manifest.kind in TRAINED}
     kept = [folder for newest_first in results for folder in newest_first[:keep_runs]]
-    say(f"keeping {len(kept)} of {sum(map(len, results))} reports and studies, the newest of each task")
-    if uncovered := trained - covered:  # such as a model that was in use when its report went
-        say(f"keeping {len(uncovered)} checkpoints, models and metrics of no report or study; --remove URI removes one")
+    say(f"keeping {len({*kept} - doomed)} of {sum(map(len, results))} reports and studies, the newest of each task")
+    uncovered = trained - covered  # such as a model that was in use when its report went
+    if number := len(uncovered - doomed):
+        say(f"keeping {number} checkpoints, models and metrics of no report or study; --remove URI removes one")
     return uncovered.union(kept)
 
 

@@ -31,7 +31,7 @@ CARD = """
 """
 _USE = re.compile(r"```python\nfrom transformers import.*?```", re.DOTALL)  # in the card of the model
 USE = """```
-tlm predict "<this folder>" --source texts.jsonl
+tlm predict "<this folder>" --source texts.jsonl{of_pairs}
 ```"""
 SMALL_AGREES = 0.98  # the share of dev that int8 must predict as float32 does, to be the default
 
@@ -107,7 +107,7 @@ def _write(draft: Draft, original: Artifact, task: Artifact) -> None:
         comparisons.append(comparison)
         if comparison["agreement"] >= SMALL_AGREES:
             use(to / place, SMALL)
-        _note(to / place, comparison)
+        _note(to / place, comparison, task.details["pair"])
     for file in (EXACT, SMALL):
         draft.counts[f"bytes of {file}"] = sum((to / place / file).stat().st_size for place in places)
     draft.counts["largest difference"] = max(comparison["difference"] for comparison in comparisons)
@@ -156,9 +156,10 @@ def agreement(
     return float((exact.argmax(axis=1) == small.argmax(axis=1)).mean())
 
 
-def _note(folder: Path, found: dict[str, Any]) -> None:
+def _note(folder: Path, found: dict[str, Any], pair: bool) -> None:
     """Add the comparison to the model card, and say how this model is used."""
     card = folder / "README.md"
     before = card.read_text(encoding="utf-8") if card.is_file() else ""
-    before = _USE.sub(USE, before).replace("library_name: transformers", "library_name: onnx")
+    use = USE.format(of_pairs=" --pair-field text_pair" * pair)
+    before = _USE.sub(use, before).replace("library_name: transformers", "library_name: onnx")
     card.write_text(before + CARD.format(used=config_of(folder)[ONNX]["file"], **found), encoding="utf-8")

@@ -482,8 +482,10 @@ def test_gc_offers_no_trained_model_that_no_report_covers(tmp_path: Path, capsys
     gc(keep_runs=1, delete=True, root=str(tmp_path))
     assert there(corpus, checkpoint, *models, metrics) == [True] * 8
     assert there(unneeded) == [False]
-    said = "keeping 7 checkpoints, models and metrics of no report or study; --remove URI removes one"
-    assert said in capsys.readouterr().err
+    said = "keeping {} checkpoints, models and metrics of no report or study; --remove URI removes one"
+    assert said.format(7) in capsys.readouterr().err
+    gc(remove=models[:2], root=str(tmp_path))
+    assert said.format(4) in capsys.readouterr().err  # without these and the metrics of one
 
 
 def printed(*arguments: str) -> object:

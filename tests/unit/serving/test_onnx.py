@@ -148,6 +148,13 @@ def test_logits_are_those_of_the_model(both) -> None:
     assert (exact.labels, exact.max_length, exact.marks) == (wanted.labels, wanted.max_length, wanted.marks)
 
 
+def test_the_command_in_the_card_names_the_second_text_of_pairs(both) -> None:
+    one, made = both
+    field = " --pair-field text_pair" if one.input("task").details["pair"] else ""
+    card = (made.path("model") / "README.md").read_text()
+    assert f'```\ntlm predict "<this folder>" --source texts.jsonl{field}\n```\n' in card
+
+
 def test_both_files_are_compared_on_dev(both) -> None:
     """The numbers that are told are those of its texts, and of both texts of pairs."""
     one, made = both

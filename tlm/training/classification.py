@@ -245,8 +245,7 @@ def _begun(checkpoint: Artifact, examples: Examples, name: str, settings: Finetu
     folder = checkpoint.path("model")
     before = build.with_dropout(config_of(folder), settings.dropout)
     config = build.with_task(before, examples.classes, name, examples.marks, several=examples.several)
-    config = build.for_older(config)
-    model = build.build(config, seed)
+    model = build.build(build.for_older(config), seed)
     if settings.reset_head:
         build.load_encoder(model, folder)
         return model

@@ -61,6 +61,17 @@ def test_a_key_of_s3_removes_no_file_outside_the_cache(tmp_path):
     assert [path.name for path in tmp_path.rglob("*.txt")] == ["mine.txt"]
 
 
+def test_a_fault_of_s3_is_not_taken_for_one_of_the_path(monkeypatch):
+    """As in a pod without a folder for temporary files."""
+
+    def fail(root: str) -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tlm.artifacts.stores.opened", fail)
+    with pytest.raises(FileNotFoundError, match="No usable temporary directory"):
+        open_store("s3://bucket/prefix")
+
+
 def test_a_small_file_that_finds_no_space_leaves_nothing(tmp_path):
     store, before = open_store(str(tmp_path / "store")), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))

@@ -30,9 +30,10 @@ def open_store(root: str | None) -> Store:
     if root.startswith("s3:/") and not root.startswith("s3://"):
         raise InputError(f"root '{root}' has one slash; give s3://bucket/prefix")
     try:
-        return opened(root if "://" in root else f"file://{Path(root).expanduser().absolute()}")
+        address = root if "://" in root else f"file://{Path(root).expanduser().absolute()}"
     except (RuntimeError, FileNotFoundError) as error:  # nobody has that home, or this folder was removed
         raise InputError(f"root '{root}': {reason(error)}; give the whole path") from None
+    return opened(address)
 
 
 @lru_cache

@@ -333,7 +333,7 @@ def test_passages_that_the_server_refuses_stop_the_step(root, elasticsearch):
     template = {"mappings": {"_routing": {"required": True}}}
     elasticsearch.indices.put_index_template(name="tlm-test", index_patterns=["tlm-corpus-*"], template=template)
     try:
-        with pytest.raises(InputError, match=r"refused more than 10 passages, passage .* because: routing_missing"):
+        with pytest.raises(InputError, match=r"refused more than 10 passages, the last one, .*: routing_missing"):
             index_of(TEXTS, root)
     finally:
         elasticsearch.indices.delete_index_template(name="tlm-test")

@@ -217,11 +217,11 @@ SPEEDS: Columns = {
     "peak_memory": ("memory, MB", megabytes),
 }
 MILLION = (
-    "For texts like those of dev and test; each of both was predicted in one call. A mixture predicts with all its "
-    "parts, one after the other; a cascade asks its second part only where the first is unsure. One text: the median "
-    "of up to a hundred texts of dev, each in a call of its own, wall-clock; a mixture’s is the sum of its parts’. "
-    "Memory: the peak of the process that scored the model, its libraries and the task included; a model without a "
-    "neural network was trained in it, too."
+    "For texts like those of dev and test; each of these two was predicted in one call. A mixture predicts with all "
+    "its parts, one after the other; a cascade asks its second part only where the first is unsure. One text: the "
+    "median of up to a hundred texts of dev, each in a call of its own, wall-clock; a mixture’s is the sum of its "
+    "parts’. Memory: the peak of the process that scored the model, its libraries and the task included; a model "
+    "without a neural network was trained in it, too."
 )
 
 

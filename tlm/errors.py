@@ -1,4 +1,7 @@
-"""The errors that users see: one sentence each, and an exit code. Also: how to word such a sentence."""
+"""The errors that users see: one sentence each, and an exit code. Also: how to word such a sentence.
+
+A local run tells them from faults of the program by this module: those that end steps stand here.
+"""
 
 import difflib
 import os
@@ -43,6 +46,10 @@ class InputError(TlmError):
 
 class Damaged(InputError):
     """A published file is missing or was changed."""
+
+
+class UnknownField(InputError):
+    """A file lacks a field."""
 
 
 class NothingLeft(InputError):

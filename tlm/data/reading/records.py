@@ -21,7 +21,7 @@ from tlm.artifacts.produce import Draft
 from tlm.data.reading import zstd
 from tlm.data.reading.files import RawFile
 from tlm.data.text import normalise
-from tlm.errors import MOST_NAMED, InputError, did_you_mean
+from tlm.errors import MOST_NAMED, InputError, UnknownField, did_you_mean
 from tlm.settings.options import NOT_NEGATIVE, value_in
 
 SHARE_REJECTED = 0.001  # of the rows may be rejected even if `max_rejected` is smaller
@@ -122,10 +122,6 @@ def checked_text(value: str, field: str) -> str:
 
 
 _checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
-
-
-class UnknownField(InputError):
-    """A file lacks a field."""
 
 
 def _unknown_field(where: str, field: str, names: Sequence[str]) -> UnknownField:

@@ -16,14 +16,14 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.reading.files import RawFile, raw_files, some
 from tlm.data.reading.readers import check
-from tlm.data.reading.records import Rejects, UnknownField
+from tlm.data.reading.records import Rejects
 from tlm.data.registry import TaskEntry, task_entry
 from tlm.data.tasks import labelled
 from tlm.data.tasks.examples import LISTS, SCHEMA, SEVERAL, examples
 from tlm.data.tasks.labelled import UNLABELLED, Example, read_examples, read_unlabelled
 from tlm.data.tasks.metrics import METRICS, POSITIVE, metric_for
 from tlm.data.tasks.splits import GROUP, SPLITS, WHOLE, divided, find_leaks, split_files
-from tlm.errors import InputError, nearest
+from tlm.errors import InputError, UnknownField, nearest
 from tlm.progress import say
 from tlm.settings.options import Fields, Problem
 

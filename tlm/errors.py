@@ -1,6 +1,6 @@
 """The errors that users see: one sentence each, and an exit code. Also: how to word such a sentence.
 
-A local run tells them from faults of the program by this module: those that end steps stand here.
+A local run tells an error from a fault of the program by the name of this module, so errors of steps stand here.
 """
 
 import difflib

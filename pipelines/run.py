@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipelines.form import Connection, Parallelism, Parameters, PipelineFile, RunOptions, Waiting
-from tlm.artifacts.stores.local import here, whole
+from tlm.artifacts.stores.local import here, write_whole
 from tlm.cli.command import PLAIN, command
 from tlm.cli.main import fail, for_users, ready_streams
 from tlm.errors import STOPS, InputError
@@ -86,8 +86,7 @@ def compile(
     text = compile_text(images, pipeline, machines, kfp_2_15=kfp_2_15, **manifests)
     output = here(output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    with whole(output) as file:
-        file.write(text)
+    write_whole(output, text)
 
 
 @add

@@ -6,7 +6,7 @@ from typing import Any
 
 from research.paper.tables import data
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.local import here, whole
+from tlm.artifacts.stores.local import here, write_whole
 from tlm.errors import InputError
 from tlm.evaluation.pages.text import power
 from tlm.evaluation.report.findings import best_on_dev, finished
@@ -45,8 +45,7 @@ def compute(report: str, *, to: str = "score-and-compute.svg") -> str:
     drawn = score_against_compute(
         arms, published(), f"{shown['task']['metric_name']} on test", UNCOUNTED if started else ""
     )
-    with whole(here(to)) as file:
-        file.write(drawn)
+    write_whole(here(to), drawn)
     return "\n".join([f"{to} has the picture.", *told(break_even(groups, finished(shown["groups"])))])
 
 

@@ -168,9 +168,9 @@ def chosen(rng: Generator, gain: tuple[float, float], sizes: tuple[int, int]) ->
         "report": report,
         "linear": "linear",
         "best on dev": max(groups, key=lambda one: one["dev"]["mean"])["name"],
+        "best on test": max(arms, key=lambda one: arms[one].scores[0]),
+        "one standard error": other if found["chance"] > ndtr(1) else "linear",
     }
-    rules |= {"best on test": max(arms, key=lambda one: arms[one].scores[0])}
-    rules |= {"one standard error": other if found["chance"] > ndtr(1) else "linear"}
     behind = {f"behind by {rule}": best - truth[name] for rule, name in rules.items()}
     worse = truth[report] < truth["linear"]
     return behind | {"another named": report != "linear", "truly worse": worse, "chance": found["chance"]}

@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -270,8 +269,8 @@ class Bodies:
             if received <= SMALL:
                 asked = _parsed(body, read, request.headers)
             else:
-                parse = partial(_parsed, body, read, request.headers)
-                asked = await asyncio.get_running_loop().run_in_executor(self._thread, parse)
+                loop = asyncio.get_running_loop()
+                asked = await loop.run_in_executor(self._thread, _parsed, body, read, request.headers)
             body.clear()  # the texts take as much memory, or up to four times as much
             yield asked
         finally:

@@ -1,12 +1,12 @@
 """Where a step writes: the root that is named, else the store of its inputs; and it looks for all of them there."""
 
-import resource
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.searchable import corpus_of, docstrings, task_of
+from tests.tiny import small_files
 from tests.toys import make, random_model
 from tests.toys_training import SMALL, checkpoint, passages, rows, task, tokenizer
 from tlm.artifacts.artifact import Artifact
@@ -73,13 +73,9 @@ def test_a_fault_of_s3_is_not_taken_for_one_of_the_path(monkeypatch):
 
 
 def test_a_small_file_that_finds_no_space_leaves_nothing(tmp_path):
-    store, before = open_store(str(tmp_path / "store")), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            store.write("task/used.json", b"more than that")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    store = open_store(str(tmp_path / "store"))
+    with small_files(10), pytest.raises(OSError, match="File too large"):
+        store.write("task/used.json", b"more than that")
     assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
 
 

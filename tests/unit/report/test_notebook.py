@@ -2,7 +2,6 @@
 
 import json
 import random
-import resource
 from contextlib import redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import missing
-from tests.tiny import refused
+from tests.tiny import refused, small_files
 from tests.toys import make_task
 from tests.toys_several import rows as several_rows
 from tests.toys_several import several, write
@@ -125,13 +124,8 @@ def test_the_name_of_home_is_answered_as_the_file_that_is_written(
 
 def test_a_disk_that_is_full_leaves_no_file_that_the_next_try_would_refuse(tmp_path: Path) -> None:
     metrics, path = metrics_of("plain", tmp_path), str(tmp_path / "model.ipynb")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            notebook(metrics, to=path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with small_files(1000), pytest.raises(OSError, match="File too large"):
+        notebook(metrics, to=path)
     assert notebook(metrics, to=path) == path
 
 

@@ -116,6 +116,12 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
                 say(otherwise)
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file by `whole`."""
+    with whole(path) as file:
+        file.write(text)
+
+
 TRIES = 20  # to put a file into a folder that other processes remove
 
 

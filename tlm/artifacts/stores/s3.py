@@ -31,7 +31,6 @@ PASSING = (408, 429)  # client errors by number, but a later try may succeed
 BUCKET = re.compile(r"[A-Za-z0-9._-]+|arn:[A-Za-z0-9._:-]+")
 RANGE = 16 << 20  # bytes of an object to read at once, if not all of it is wanted
 EXISTS = ("PreconditionFailed", "412")
-OUTSIDE = {"", ".", ".."}  # parts that are legal in a key, but would lead out of the cache
 # What S3's answer to a successful request contains, and a page of a proxy ("please log in") does not.
 PROOF = {
     **dict.fromkeys(("GetObject", "HeadObject", "PutObject", "UploadPart", "CompleteMultipartUpload"), "ETag"),
@@ -48,7 +47,7 @@ class S3Store:
         self.bucket, _, prefix = root.removeprefix("s3://").strip("/").partition("/")
         if not BUCKET.fullmatch(self.bucket):
             raise InputError(f"root '{root}' names no bucket; give s3://bucket or s3://bucket/prefix")
-        if prefix and OUTSIDE & {*prefix.split("/")}:  # some find such a file by its name, but do not list it
+        if prefix and leads_out(prefix):  # some find such a file by its name, but do not list it
             raise InputError(f"root '{root}' has an empty part, '.' or '..', which servers read differently; remove it")
         check_bucket(self.bucket, root)
         self.root = f"s3://{self.bucket}/{prefix}".rstrip("/")
@@ -93,7 +92,7 @@ class S3Store:
         return self._cached(f"{name}.{ranges[0][0]}-{ranges[0][1]}", fill)
 
     def forget(self, name: str) -> None:
-        if not OUTSIDE & {*name.split("/")}:
+        if not leads_out(name):
             (self.cache / name).unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[Stored]:
@@ -118,7 +117,7 @@ class S3Store:
 
     def _cached(self, name: str, fill: Callable[[Path], None]) -> Path:
         """A local copy, whole or not at all; `fill` writes it if it is not there, or nothing if there is no object."""
-        if OUTSIDE & {*name.split("/")}:
+        if leads_out(name):
             raise InputError(f"{self.root}/{name}: no path on a disk can have such parts; rename the object")
         path = self.cache / name
         if not path.exists():
@@ -237,6 +236,11 @@ class S3Store:
                 advice = "set the clock of this machine, then repeat"
             return InputError(f"{self.root}: refused with {code} while {doing}; {advice}")
         return Interrupted(f"{self.root}: answered {status} {code} while {doing}; repeat to resume")
+
+
+def leads_out(key: str) -> bool:
+    """Whether a key has an empty part, "." or "..": legal on S3, but as a path it may lead out of the cache."""
+    return not {"", ".", ".."}.isdisjoint(key.split("/"))
 
 
 def _status(error: ClientError) -> int:

@@ -257,13 +257,13 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _from_s3(address: str, stack: ExitStack) -> list[RawFile]:
-    from tlm.artifacts.stores.s3 import OUTSIDE, S3Store
+    from tlm.artifacts.stores.s3 import S3Store, leads_out
 
     bucket, _, key = address.removeprefix("s3://").partition("/")
     store = S3Store(f"s3://{bucket}")
     store.cache = stack.enter_context(scratch_folder(cache_folder() / "raw", "raw"))
     found = _on_s3(store, address, key.rstrip("/"))
-    if any(OUTSIDE & {*one.name.split("/")} for one in found):
+    if any(leads_out(one.name) for one in found):
         raise InputError(f"{address}: a key has empty, '.' or '..' parts, which a file path cannot have; rename it")
     return [
         _raw_file(f"s3://{bucket}/{one.name}", partial(store.local, one.name, one.size), one.size, cache=store.cache,

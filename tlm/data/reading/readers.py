@@ -109,14 +109,16 @@ def read_all(
             file.check_unchanged()
 
 
-def check(file: RawFile, fields: Sequence[str], text_field: str = "") -> None:
+def check(file: RawFile, fields: Sequence[str], text_field: str = "", *, may_be_empty: bool = False) -> None:
     """Check the first rows. Of plain text, only the first of several fields in `text_field` is needed.
 
-    Raises InputError: no rows, no readable row, a field that none of many rows has.
+    Raises InputError: no rows unless there may be none, no readable row, a field that none of many rows has.
     """
     fields = [name for name in fields if file.format != "txt" or name not in names_in(text_field)[1:]]
     found = read(file, fields)
     rows = list(itertools.islice(found, PEEK_ROWS))
+    if not rows and may_be_empty:
+        return
     if not rows:
         raise InputError(f"{file.where} is empty; expected rows with the fields {', '.join(fields)}")
     rejects = [row for row in rows if isinstance(row, Reject)]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.local import here, whole
+from tlm.artifacts.stores.local import here, write_whole
 from tlm.data.passages import passages
 from tlm.evaluation.pages.blocks import Block, Column, Heading, Line, Quote, Row, Span, Table, opening
 from tlm.evaluation.pages.plain import terminal
@@ -46,8 +46,7 @@ def provenance(artifact: str, *, to: str = "") -> Answer:
         except ImportError:
             say("provenance: no bom.cdx.json: it needs `make install`, or in a checkout `pip install '.[bom]'`")
         else:
-            with whole(folder / "bom.cdx.json") as file:
-                file.write(bill(subject, every, found))
+            write_whole(folder / "bom.cdx.json", bill(subject, every, found))
     return Answer(terminal(page), found)
 
 

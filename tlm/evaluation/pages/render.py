@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tlm.artifacts.stores.local import whole
+from tlm.artifacts.stores.local import write_whole
 from tlm.evaluation.pages import blocks as page
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, spelled
@@ -31,8 +31,7 @@ def write_pages(folder: Path, kind: str, title: str, blocks: Sequence[page.Block
     data = json.dumps(contents, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     texts = {"html": html(f"{title} · TLM {kind}", blocks), "md": markdown(blocks), "json": data}
     for form, text in texts.items():
-        with whole(folder / f"{kind}.{form}") as file:
-            file.write(text)
+        write_whole(folder / f"{kind}.{form}", text)
 
 
 def html(title: str, blocks: Iterable[page.Block]) -> str:

@@ -202,9 +202,9 @@ def table_rows(file: "RawFile", fields: list[str], keep: Sequence[str]) -> Itera
         advice = "name it alone, unpacked and on this machine, or convert it to .jsonl"
         raise InputError(f"{file.where} is plain text; {advice}")
     wanted = [*names_in(*fields), *keep]
-    is_table = file.format != "jsonl" and file.size > 0  # it names its columns, even on a day without rows
-    if not is_table or next(read(file, wanted), None) is not None:
-        check(file, names_in(*fields) if file.format == "jsonl" else wanted)  # an object may lack what is to be kept
+    # A table names its columns, even on a day without rows; an object may lack what is to be kept
+    is_table = file.format != "jsonl"
+    check(file, wanted if is_table else names_in(*fields), may_be_empty=is_table and file.size > 0)
 
     def values(row: Record | Reject) -> dict[str, Any] | str:
         return f"{row.reason}: {row.detail}" if isinstance(row, Reject) else dict(row.values)

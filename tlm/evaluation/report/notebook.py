@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tlm import __version__
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.local import here, whole
+from tlm.artifacts.stores.local import here, write_whole
 from tlm.data.tasks.examples import examples
 from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Heading, Span, Text
@@ -81,8 +81,7 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     numbered = [{"id": f"cell-{number}", **cell} for number, cell in enumerate(cells)]
     book = {"cells": numbered, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    with whole(path) as file:
-        file.write(json.dumps(book, indent=1, ensure_ascii=False) + "\n")
+    write_whole(path, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
     return str(path)
 
 

@@ -1,4 +1,4 @@
-"""The study `worlds`: do a report's intervals and its choice of a model keep what they promise?
+"""The study `worlds`: do a report's intervals, its choice of a model and cascades keep what they promise?
 
 A world is made up, so the truth is known. A text is answered right if it is easier than the model is skilled in its
 class; how easy it is has a part of all models, of its group, of the model and of the run. Wrong answers mostly name
@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtr, softmax
 
 from tlm.data.tasks.metrics import Floats, score, scores_of
+from tlm.evaluation.predict.predictor import fitted_cascade
 from tlm.evaluation.report.findings import challenger, recommended
 from tlm.evaluation.score.intervals import Arm, Predictions, compared, difference, interval
 from tlm.settings.options import NOT_NEGATIVE, POSITIVE
 
 KEPT = Path(__file__).parent / "results" / "worlds" / "worlds.jsonl"
-METRIC, RESAMPLES = "macro_f1", 200
+METRIC, RESAMPLES, TOLERANCE = "macro_f1", 200, 0.005
 OF_ALL, OF_GROUP, OF_MODEL, OF_RUN = 0.5, 0.2, 0.2, 0.1  # parts of the variance of how easy a text is
 SKILL, OWN_TEXT = 0.8, 0.3  # of a model in all classes; and how far a text alone is behind its mixture
 ROWS = {"linear": "linear"} | {f"static-{text}": "static" for text in ("bm25", "random", "task-only")}
@@ -71,6 +72,9 @@ INTERVALS = {
 }
 GAINS = {"others worse": (-0.1, 0.06), "about as good": (0, 0.04), "differ": (0, 0.15), "better": (0.1, 0.08)}
 SIZES = ((50, 50), (100, 139), (450, 500))  # texts of dev and test
+DEV = (50, 100, 200, 500, 1000)
+CASCADES = {"a little better": (1.2, 1.1), "better": (1.6, 1.0), "much better": (2.5, 0.8)}  # noise of the two models
+NEW, EVIDENCE, OF_BOTH = 5000, 5.0, 0.8  # texts that a cascade then answers; signal of a text's class; noise of both
 
 
 @dataclass(frozen=True)
@@ -176,8 +180,21 @@ def chosen(rng: Generator, gain: tuple[float, float], sizes: tuple[int, int]) ->
     return behind | {"another named": report != "linear", "truly worse": worse, "chance": found["chance"]}
 
 
+def cascaded(rng: Generator, noise: tuple[float, float], dev: int) -> dict[str, float]:
+    """A cascade with the default tolerance: how much do new texts lose to the better model, how many are passed on?"""
+    shares = uneven(6, 0.8)
+    gold = rng.choice(len(shares), dev + NEW, p=shares)
+    evidence = rng.gamma(2, EVIDENCE / 2, size=(len(gold), 1)) * np.eye(len(shares))[gold]
+    known = np.log(shares) + evidence + OF_BOTH * rng.normal(size=evidence.shape)
+    parts = [softmax(known + own * rng.normal(size=known.shape), axis=1) for own in noise]
+    cascade = fitted_cascade([part[:dev] for part in parts], gold[:dev], METRIC, TOLERANCE)
+    new = [part[dev:] for part in parts]
+    first, second, both = (score(METRIC, gold[dev:], one.argmax(axis=1)) for one in (*new, cascade.apply(new)))
+    return {"gain": second - first, "lost": max(first, second) - both, "passed on": cascade.share(new[0])}
+
+
 def worlds(*, times: int = 400, seed: int = 0, file: Path = KEPT) -> str:
-    """Count how often intervals hold the truth, and how far the recommended model is behind the best.
+    """Count how often intervals hold the truth, how far the recommended model is behind the best, what cascades lose.
 
     Args:
         times: How many test sets of each world.
@@ -192,6 +209,8 @@ def worlds(*, times: int = 400, seed: int = 0, file: Path = KEPT) -> str:
     for (name, gain), sizes in product(GAINS.items(), SIZES):
         of = f"{name}, {sizes[0]} dev and {sizes[1]} test texts"
         tried[of] = partial(chosen, gain=gain, sizes=sizes)
+    for (name, noise), dev in product(CASCADES.items(), DEV):
+        tried[f"cascade, second {name}, {dev} dev texts"] = partial(cascaded, noise=noise, dev=dev)
     lines = []
     for number, (name, once) in enumerate(tried.items()):
         rows = [once(np.random.default_rng([seed, number, time])) for time in range(times)]

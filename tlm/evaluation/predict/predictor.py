@@ -7,7 +7,7 @@ on to a better one.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import product, takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -149,9 +149,11 @@ class Cascade:
 
 
 def fitted_cascade(parts: Sequence[Floats], gold: NDArray[np.int64], metric: str, tolerance: float) -> Cascade:
-    """The cascade that passes on the fewest texts and scores at most `tolerance` less than the better model alone.
+    """A cascade that scores at most `tolerance` less than the better model alone, and passes on few texts.
 
     Thresholds are 0, up to `MOST_TRIED` middles between probabilities of the first one's answers, and `ABOVE_ALL`.
+    If 0 is too low, they are tried from above, down to the first that scores less: the lowest that scores enough is
+    often one with luck among many without.
 
     Args:
         parts: Probabilities of both, each of shape [n, classes].
@@ -165,8 +167,13 @@ def fitted_cascade(parts: Sequence[Floats], gold: NDArray[np.int64], metric: str
     middles = (steps[1:] + steps[:-1]) / 2
     tried = middles[np.unique(np.linspace(0, len(middles) - 1, MOST_TRIED).astype(int))] if len(middles) else middles
     least = max(score(metric, gold, part.argmax(axis=1)) for part in parts) - tolerance
-    found = map(Cascade, [0.0, *tried.tolist(), ABOVE_ALL])
-    return next(one for one in found if score(metric, gold, one.apply(parts).argmax(axis=1)) >= least)
+
+    def enough(at_least: float) -> bool:
+        return score(metric, gold, Cascade(at_least).apply(parts).argmax(axis=1)) >= least
+
+    if enough(0.0):
+        return Cascade(0.0)
+    return Cascade([*takewhile(enough, [ABOVE_ALL, *reversed(tried.tolist())])][-1])
 
 
 def combined(values: Mapping[str, Any]) -> Weights | Cascade:

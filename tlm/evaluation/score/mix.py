@@ -175,7 +175,7 @@ def _predictions(metrics: Artifact, split: str) -> Floats:
     return pc.list_flatten(rows["probabilities"]).to_numpy().reshape(-1, classes)  # type: ignore[no-any-return]
 
 
-VERSION = 5
+VERSION, VERSION_OF_CASCADES = 5, 6
 
 
 def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, root: str | None = None) -> str:
@@ -210,13 +210,14 @@ def mix(metrics: list[str], *, first: bool = False, tolerance: float = 0.005, ro
     alone = len(parts) == len(members)  # one seed of each arm: a run of that seed
     arm = arm_of(parts, ELSE if first else PARTS)
     settings = {"arm": arm, "seed": max(member.details["seed"] for member in members) if alone else 0}
+    version = VERSION_OF_CASCADES if first else VERSION
     if first:
         _check_cascade(parts, task, tolerance)
         settings["tolerance"] = tolerance
-    model = Recipe("model", "mix", VERSION, settings, inputs)
+    model = Recipe("model", "mix", version, settings, inputs)
     mixture = Artifact.open(produce(model, root, _write_model, model))
     say(f"mix: the model of {arm} is {mixture.uri}")
-    recipe = Recipe("metrics", "mix", VERSION, scored(task), {"model": mixture, "task": task})
+    recipe = Recipe("metrics", "mix", version, scored(task), {"model": mixture, "task": task})
     return produce(recipe, root, _write_metrics, recipe)
 
 

@@ -34,7 +34,7 @@ from tlm.evaluation.report.report import report
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import SPEED, evaluate, rate, together
 from tlm.evaluation.score.mix import ReportRow, mix, mixed
-from tlm.evaluation.score.scores import _answers, coverage
+from tlm.evaluation.score.scores import _answers, coverage, predictions_of
 from tlm.serving.app import Server
 from tlm.serving.protocol import Served
 
@@ -85,7 +85,8 @@ def test_a_bad_row_is_neither_sure_nor_unsure(store: Store, tmp_path: Path, caps
 def test_the_last_line_shows_a_change_of_the_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tiny(tmp_path, documents=1)
     root, source = str(tmp_path / "store"), tmp_path / "in.txt"
-    model = baseline(load_task(str(tmp_path / "task"), root=root), root=root)
+    metrics = baseline(load_task(str(tmp_path / "task"), root=root), root=root)
+    model = Artifact.open(metrics).input("model").uri
     texts = [json.loads(line) for line in (tmp_path / "task" / "train.jsonl").open()]
     source.write_text("".join(f"{row['text']}\n" for row in texts if row["label"] == "bread"))
     predict_command(model, source=str(source), to=str(tmp_path / "out.jsonl"))
@@ -93,19 +94,24 @@ def test_the_last_line_shows_a_change_of_the_texts(tmp_path: Path, capsys: pytes
     assert {row["label"] for row in rows} == {"bread"}
     mean = sum(row["probability"] for row in rows) / len(rows)
     assert f"; mean probability {mean:.2f}; labels: bread 100% (task: 33%)\n" in capsys.readouterr().err
+    on_dev = predictions_of(Artifact.open(metrics), "dev")["predicted"].to_pylist()
+    for known in (metrics, report([metrics], root=root)):  # which know what the model answered on dev
+        predict_command(known, source=str(source), to=str(tmp_path / "out.jsonl"))
+        beside = f"bread 100% (dev: {on_dev.count('bread') / len(on_dev):.0%})"
+        assert f"; mean probability {mean:.2f}; labels: {beside}\n" in capsys.readouterr().err
 
 
 def test_the_last_line_names_the_commonest_labels_and_none_for_numbers() -> None:
     tally = Tally(good=10, labels=Counter({f"class {n}": n for n in range(1, 8)}))
     named = ", ".join(f"class {n} {n / 28:.0%}" for n in (7, 6, 5, 4, 3))
-    assert list(tally.described({})) == [f"labels: {named} and 2 more"]
+    assert list(tally.described("task", {})) == [f"labels: {named} and 2 more"]
     tally = Tally()
     tally.add({"row": 1, "text": "a", "value": 3.5})
-    assert (tally.good, list(tally.described({}))) == (1, [])
+    assert (tally.good, list(tally.described("task", {}))) == (1, [])
     tally = Tally()
     for row in ({"error": "first"}, {"error": "second"}, {"label": "a", "probability": 0.5}):
         tally.add(row)
-    assert (tally.bad, tally.error, next(tally.described({}))) == (2, "first", "mean probability 0.50")
+    assert (tally.bad, tally.error, next(tally.described("task", {}))) == (2, "first", "mean probability 0.50")
 
 
 def test_both_protocols_mark_what_predict_marks(store: Store) -> None:

@@ -4,7 +4,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.store import Store, canonical_json, file_sha256, value_sha256
 from tlm.errors import InputError
-from tlm.evaluation.predict.models import check_pairs, located, of_pairs
+from tlm.evaluation.predict.models import check_pairs, located, of_pairs, usual_labels
 from tlm.evaluation.predict.predict import answers, check_asked
 from tlm.evaluation.predict.predictor import Predictor, open_predictor
 from tlm.evaluation.predict.rows import SUFFIXES, InputRow, ReadFormat, opened, read_rows, table_rows
@@ -87,8 +87,7 @@ def predict_command(
 
     def loaded() -> Asked:
         check_pairs(of_pairs(folder, artifact), bool(pair_field), "--pair-field")
-        task = artifact.nearest("task") if artifact else None
-        usual = task.counts.get("labels", {}) if task else {}
+        usual = usual_labels(model, artifact)
         return Asked(open_predictor(folder, device)[0], fields, keep, at_least, likeliest, to_format, usual)
 
     if many:
@@ -126,7 +125,7 @@ class Asked:
         at_least: Probability below which an answer is unsure; 0: rows do not say whether they are.
         likeliest: How many labels have a probability in a row; 0: all.
         form: Format of the answers.
-        usual: How often the task has each label; {} if that is not known.
+        usual: How often each label is usual, as `usual_labels` says.
 
     Raises:
         InputError: answers have one of the kept fields already.
@@ -138,7 +137,7 @@ class Asked:
     at_least: float
     likeliest: int
     form: WriteFormat
-    usual: dict[str, int]
+    usual: tuple[str, Mapping[str, int]]
 
     def __post_init__(self) -> None:
         """Name the columns."""
@@ -161,7 +160,7 @@ class Asked:
             raise InputError(f"nothing of {source} was predicted, because {why}")
         unsure = f", {tally.unsure} of them unsure" if self.at_least else ""
         counted = f"{tally.good} rows predicted{unsure}, {tally.bad} bad rows answered with an error"
-        return "; ".join([counted, *tally.described(self.usual)])
+        return "; ".join([counted, *tally.described(*self.usual)])
 
 
 def fill(

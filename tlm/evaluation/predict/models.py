@@ -1,5 +1,8 @@
 """The model that a URI or a folder stands for, and whether it learned from pairs of texts."""
 
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,30 @@ def recommended_by(report: Artifact) -> tuple[Artifact, dict[str, Any]]:
 def model_of(metrics: Artifact) -> Artifact | None:
     """The model that metrics are of; None if they were imported."""
     return next((metrics.input(name) for name in ("model", "checkpoint") if name in metrics.manifest.inputs), None)
+
+
+def usual_labels(uri: str, model: Artifact | None) -> tuple[str, Mapping[str, int]]:
+    """How often each label is usual, and where: in the answers on dev, of metrics or a report, else in the task.
+
+    A model gives other shares of the labels than the task has, also for texts like the task's.
+
+    Args:
+        uri: What `located` was asked for.
+        model: The model that it found.
+    """
+    if model is None:
+        return "task", {}
+    found = Artifact.open(uri)
+    if found.manifest.kind == "report":
+        found = recommended_by(found)[0]
+    with suppress(ImportError, InputError):  # without pyarrow, as on a server; or the answers are gone
+        from tlm.evaluation.score.scores import predictions_of
+
+        if found.manifest.kind == "metrics":
+            answers = predictions_of(found, "dev")["predicted"].to_pylist()
+            return "dev", Counter(label for one in answers for label in (one if isinstance(one, list) else [one]))
+    task = model.nearest("task")
+    return "task", task.counts.get("labels", {}) if task else {}
 
 
 def of_pairs(folder: Path, model: Artifact | None) -> bool | None:

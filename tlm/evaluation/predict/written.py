@@ -73,13 +73,13 @@ class Tally:
         self.sure += row.get("probability", 0.0)
         self.labels.update([row["label"]] if "label" in row else row.get("labels", []))
 
-    def described(self, usual: Mapping[str, int]) -> Iterator[str]:
-        """Say how sure the answers are and which labels they give, beside those of the task (`usual`, if known)."""
+    def described(self, where: str, usual: Mapping[str, int]) -> Iterator[str]:
+        """Say how sure the answers are and which labels they give, beside how usual these are, if known."""
         if self.sure:
             yield f"mean probability {self.sure / self.good:.2f}"
-        answered, in_task, shares = self.labels.total(), sum(usual.values()), []
+        answered, known, shares = self.labels.total(), sum(usual.values()), []
         for label, count in self.labels.most_common(MOST_SHOWN):
-            beside = f" (task: {usual.get(label, 0) / in_task:.0%})" if in_task else ""
+            beside = f" ({where}: {usual.get(label, 0) / known:.0%})" if known else ""
             shares.append(f"{label} {count / answered:.0%}{beside}")
         more = f" and {len(self.labels) - MOST_SHOWN} more" if len(self.labels) > MOST_SHOWN else ""
         if shares:

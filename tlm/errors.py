@@ -35,7 +35,7 @@ class TlmError(Exception):
     exit_code = 1
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(_PASSWORD.sub("…@", text)))
+        super().__init__(printable(re.sub(r"\S+", _without_password, text)))
 
 
 class InputError(TlmError):
@@ -85,6 +85,12 @@ class HungUp(Terminated):
 
     exit_code = 129
     by = "SIGHUP"
+
+
+def _without_password(word: re.Match[str]) -> str:
+    """What ends in no @ is not searched: with many ://, as a hostile name may have, that takes n² steps."""
+    head, at, rest = word[0].rpartition("@")
+    return _PASSWORD.sub("…@", head + at) + rest
 
 
 STOPS: dict[int, type[Terminated]] = {signal.SIGTERM: Terminated, signal.SIGINT: Cancelled, signal.SIGHUP: HungUp}

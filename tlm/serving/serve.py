@@ -32,6 +32,7 @@ from tlm.shallow.folder import CONFIG, FAMILY, config_of, known_of
 
 DRAIN_SECONDS = 30
 HEAD_SECONDS = 10
+MOST_UNREAD = 6  # times that an answer may be unread, every `HEAD_SECONDS`
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
@@ -114,22 +115,28 @@ def _prepare_process() -> None:
 
 
 def _protocol() -> Any:
-    """uvicorn's HTTP, with the limit that it lacks: on the time in which the head of a request arrives."""
+    """uvicorn's HTTP, with the limits that it lacks: on the time in which a head arrives, and an answer is read."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Timed(H11Protocol):
-        """Closes a connection that has not begun a request in `HEAD_SECONDS`, or in twice that after another one."""
+        """Closes a connection that has not begun a request in `HEAD_SECONDS`, or in twice that after another one.
+
+        One whose client leaves an answer unread so many times is ended: the answer would take memory for ever.
+        """
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(HEAD_SECONDS, self.check, None)
+            self.loop.call_later(HEAD_SECONDS, self.check, None, 0)
 
-        def check(self, last: Any) -> None:
-            waits = self.cycle is None or self.cycle.response_complete
-            if waits and self.cycle is last:
+        def check(self, last: Any, unread: int) -> None:
+            same, waits = self.cycle is last, self.cycle is None or self.cycle.response_complete
+            unread = unread + 1 if same and self.transport.get_write_buffer_size() else 0
+            if unread > MOST_UNREAD:
+                self.transport.abort()
+            elif same and waits and not unread:
                 self.transport.close()
-            elif not self.transport.is_closing():
-                self.loop.call_later(HEAD_SECONDS, self.check, self.cycle)
+            elif self in self.connections:
+                self.loop.call_later(HEAD_SECONDS, self.check, self.cycle, unread)
 
     return Timed
 

@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from tests.toys import make_task
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
@@ -36,7 +38,7 @@ from tlm.serving import protocol
 from tlm.serving.app import MOST_CHARACTERS, MOST_DROPPED, Batcher, Bodies
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.protocol import Limits
-from tlm.serving.serve import serve
+from tlm.serving.serve import _protocol, serve
 
 ROOT = Path(__file__).parents[3]
 TEXTS = ["the court and the judge", "a ship", "gene protein cell", "tide " * 300, "Ünknown 🐟"]
@@ -397,6 +399,33 @@ def test_connections_that_ask_nothing_are_closed(models, start, monkeypatch) -> 
     assert answers[:2] == [b"", b""]
     assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers[2:])
     assert server.ask("/v2/health/live")[0] == 200
+
+
+def test_an_answer_that_is_not_read_is_dropped_also_one_that_waits_behind_it(monkeypatch) -> None:
+    """They took memory for as long as the client liked."""
+    monkeypatch.setattr("tlm.serving.serve.HEAD_SECONDS", 0.1)
+    request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    answer = Response(bytes(1 << 22))  # more than the system's buffers take
+    config = uvicorn.Config(answer, lifespan="off", log_level="warning", http=_protocol())
+    server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
+
+    async def trial() -> None:
+        running = asyncio.create_task(server.serve([listening]))
+        clients = [await asyncio.open_connection(*listening.getsockname()) for _ in range(2)]
+        for times, (reader, writer) in enumerate(clients, start=1):
+            writer.write(request * times)
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        for _ in range(100):
+            await asyncio.sleep(0.1 if server.server_state.connections else 0)
+        left = len(server.server_state.connections)
+        for _, writer in clients:
+            writer.transport.abort()
+        server.should_exit = True
+        await running
+        assert left == 0
+
+    asyncio.run(trial())
 
 
 def test_a_redirect_leads_nowhere_that_the_request_names_and_labels_are_inert(tmp_path, start) -> None:

@@ -525,3 +525,15 @@ def test_ls_and_gc_give_json(tmp_path: Path) -> None:
 def test_ls_refuses_a_kind_that_there_is_not(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"unknown kind 'modle'; did you mean 'model'\?"):
         ls(kind="modle", root=str(tmp_path))
+
+
+def test_a_manifest_cannot_have_gc_remove_other_indices(tmp_path, monkeypatch):
+    """Elasticsearch takes commas and stars in the name of an index for several."""
+    monkeypatch.delenv("TLM_ELASTICSEARCH_URL", raising=False)
+
+    def write(draft: Draft) -> None:
+        draft.details["engine"] = "elasticsearch"
+
+    produce(Recipe("index", "index", 1, {"name": "x,tlm-another,tlm-x"}), str(tmp_path), write)
+    age(tmp_path, 8)
+    assert refused(gc, delete=True, root=str(tmp_path)).startswith("name 'x,tlm-another,tlm-x' is no index name")

@@ -107,9 +107,11 @@ def open_engine(index: Artifact) -> Engine:
 def located(index: Artifact) -> dict[str, Any]:
     """The details of an index in Elasticsearch, with its name and alias there.
 
-    The names are not part of its content: an index by another name gives the same hits.
+    The names are not part of its content: an index by another name gives the same hits. Raises InputError for a name
+    that `build_index` refuses: with commas or stars in it, `tlm gc` would remove other indices.
     """
-    return {**index.details, **_names(index.manifest.settings["name"], index.manifest.key)}
+    check_index_name(name := index.manifest.settings["name"])
+    return {**index.details, **_names(name, index.manifest.key)}
 
 
 def _names(name: str, key: str) -> dict[str, str]:

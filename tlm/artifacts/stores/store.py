@@ -128,7 +128,8 @@ class Store(Protocol):
 
 HTTP_HOSTS, BUCKETS = "TLM_HTTP_HOSTS", "TLM_BUCKETS"
 # Link-local addresses, and other addresses of the metadata services of clouds, which hand out credentials.
-FORBIDDEN = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "100.100.100.200/32")))
+_FORBIDDEN = "169.254.0.0/16 fe80::/10 fd00:ec2::/32 fd20:ce::/32 100.100.100.200 168.63.129.16"
+FORBIDDEN = tuple(map(ip_network, _FORBIDDEN.split()))
 _NAT64 = ip_network("64:ff9b::/96")
 
 

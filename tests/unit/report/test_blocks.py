@@ -57,7 +57,7 @@ class Read(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.values += [value for _, value in attrs]
-        if tag not in ("meta", "img"):
+        if tag not in ("meta", "img", "source"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -82,7 +82,7 @@ def every(line: Line, text: str) -> list[Block]:
         table,
         Table(["a", "b"], [(line, "1"), (line, "2")]),
         Table(["", text, "b"], [(text, "1", "0"), ("b", "2", "3")], shares=[[1, 0], [0.4, 0.6]], role="bm25"),
-        Drawn((Figure(text, "<svg/>"), Figure(text, "<svg/>"), Text(line, "legend"))),
+        Drawn((Figure(text, "<svg/>"), Figure(text, "<svg/>", narrow="<svg/>", says=text), Text(line, "legend"))),
         Card(((*inlines(line), ": ", Quote.of(text)), line)),
         Details(text, (table,)),
     ]
@@ -99,6 +99,8 @@ def test_any_text_comes_out_of_a_browser_as_it_went_in(line, text):
         words = piece if isinstance(piece, str) else piece.text
         assert page.text.count(shown(words)) >= 2
     assert f"{shown(text)}: the numbers are in the tables, or in the JSON file of this page" in page.values
+    assert f"{shown(text)}: {shown(text)}" in page.values  # what a figure says
+    assert page.tags.count("picture") == page.tags.count("source") == 1
     assert page.tags.count("main") == 1
     named = [value for value in page.values if value.startswith("Table: ")]
     assert len(named) == page.values.count("0") == page.tags.count("table"), "a keyboard can scroll each table"

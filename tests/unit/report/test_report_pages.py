@@ -59,6 +59,31 @@ def test_a_plot_has_each_name_beside_its_dots_and_the_best_one_bold() -> None:
     assert places["bm25"] < places["random"]  # the first is at the top
 
 
+def test_on_a_phone_names_stand_above_their_dots_and_the_baseline_does_not_cross_them() -> None:
+    names = {"baseline": "linear", "bm25": "linear + static-bm25"}
+    rows = [{"name": name, "role": arm, "arm": arm, "test": spread([0.5, 0.6])} for arm, name in names.items()]
+    drawn = dots(rows, "F1", narrow=True)
+    assert 'width="266.4pt"' in drawn  # 355 pixels: at this size, letters are as large as they are drawn
+    found = [float(y) for y in re.findall(r'<use [^>]*y="(\S+)" style="[^"]*var\(--(?:bm25|baseline)\)', drawn)]
+    heights = {text: float(y) for y, text in re.findall(r'<text[^>]* y="(\S+)"[^>]*>(linear[^<]*)<', drawn)}
+    assert heights["linear"] < min(found) < heights["linear + static-bm25"] < max(found)
+    dashed = re.findall(r'd="M \S+ (\S+)\s+L \S+ (\S+)\s*"[^>]*stroke-dasharray', drawn)
+    assert len(dashed) == 2
+    letters = [(y - 9, y) for y in heights.values()]
+    assert not any(float(end) < low and high < float(start) for start, end in dashed for high, low in letters)
+
+
+def test_a_figure_says_what_it_shows_and_explains_only_what_it_has(tmp_path: Path) -> None:
+    world = toy_world(tmp_path)
+    one = reported(tmp_path, [world.metrics("bm25", 0, 0.6)])["html"]
+    assert re.search(r'<source media="[^"]*" srcset="data:image/svg\+xml;base64,', one)
+    assert re.search(r'alt="Test score, a dot for each seed or draw: bm25 \d\d\.\d"', one)
+    assert re.search(r'alt="Stage 2: cross-entropy: bm25 from 1\.\d\d to 0\.\d\d"', one)
+    assert re.search(r"threshold of the table: on test, of \d+\.\d % of texts \d+\.\d %; ", one)
+    assert "Dashed" not in one
+    assert "Hollow dots" not in reported(tmp_path, [world.metrics("bm25", seed, 0.6) for seed in range(3)])["html"]
+
+
 def test_a_curve_has_the_colour_of_its_group_and_coverage_leaves_out_what_answers_nothing() -> None:
     groups = [{"name": "one", "role": "bm25"}, {"name": "two", "role": "random"}]
     drawn = lines({"lines": [{"group": "two", "points": [(0, 1.0), (1, 0.5)]}]}, groups)

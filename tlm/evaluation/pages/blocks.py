@@ -111,11 +111,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG with its caption."""
+    """An SVG with its caption.
+
+    Attributes:
+        caption: What it is of.
+        svg: The drawing.
+        style: How much of the page it takes.
+        narrow: Another drawing for phones; "" for the same.
+        says: What it shows, for those who cannot see it.
+    """
 
     caption: str
     svg: str
     style: Literal["", "single", "full", "natural"] = ""
+    narrow: str = ""
+    says: str = "the numbers are in the tables, or in the JSON file of this page"
 
 
 @dataclass(frozen=True)

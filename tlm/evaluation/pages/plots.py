@@ -33,31 +33,39 @@ STYLE: dict[Any, Any] = {
     "grid.linewidth": 0.6,
     **{f"{axis}tick.{name}": value for axis in "xy" for name, value in TICKS.items()},
 }
-WIDTH = 7.4  # inches: the width of the page's text
+WIDTH, NARROW = 7.4, 3.7  # inches: the width of the page's text, and of a phone's
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
 @mpl.rc_context(STYLE)
-def dots(groups: Sequence[Mapping[str, Any]], label: str, *, best: str = "") -> str:
+def dots(groups: Sequence[Mapping[str, Any]], label: str, *, best: str = "", narrow: bool = False) -> str:
     """Test scores, a row for each group: dots (seeds), a band (95 % interval), a stroke (mean); a line (the baseline).
 
-    Where there is no interval, dots are hollow. The name of the group `best` is bold.
+    Where there is no interval, dots are hollow. The name of the group `best` is bold. In a narrow plot, names stand
+    above their rows.
     """
-    figure, [axes] = panels(WIDTH, 0.7 + 0.38 * len(groups))
+    width, height, longest, reach = (NARROW, 0.56, 44, 0.22) if narrow else (WIDTH, 0.38, 64, 0.3)
+    rows = range(len(groups))
+    figure, [axes] = panels(width, 0.7 + height * len(groups))
     for row, group in enumerate(reversed(groups)):
         tone, spread = _tone(group), group["test"]
         if group["arm"] == "baseline":
-            axes.axvline(100 * spread["mean"], color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
+            dashed: dict[str, Any] = {"color": tone, "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 1}
+            for one in rows:  # not through names
+                low, high = (one - 0.42, one + 0.25) if narrow else (one - 0.5, one + 0.5)
+                axes.vlines(100 * spread["mean"], low, high, **dashed)
         if spread["low"] is not None:
             axes.hlines(row, 100 * spread["low"], 100 * spread["high"], color=tone, linewidth=8, alpha=0.22)
-        axes.vlines(100 * spread["mean"], row - 0.3, row + 0.3, color=tone, linewidth=2.2)
+        axes.vlines(100 * spread["mean"], row - reach, row + reach, color=tone, linewidth=2.2)
         values = [100 * value for value in spread["values"]]
         filled: dict[str, Any] = {"markeredgewidth": 0} if spread["low"] is not None else {"fillstyle": "none"}
         axes.plot(values, [row] * len(values), "o", color=tone, markersize=5, alpha=0.75, **filled)
-    axes.set_yticks(range(len(groups)), [short(group["name"], 64) for group in reversed(groups)], color=INK)
+    above: dict[str, Any] = {"ha": "left", "va": "bottom"} if narrow else {}
+    names = [short(group["name"], longest) for group in reversed(groups)]
+    axes.set_yticks([row + 0.28 * narrow for row in rows], names, color=INK, **above)
     for name, group in zip(axes.get_yticklabels(), reversed(groups), strict=True):
         name.set_fontweight("bold" if group["name"] == best else "normal")
-    axes.set_ylim(-0.6, len(groups) - 0.4)
+    axes.set_ylim(-0.6, len(groups) - 0.4 + 0.2 * narrow)
     plain_rows(axes)
     axes.margins(x=0.08)
     axes.set_xlabel(label, loc="right")  # beside long names, a label in the middle would be cut off

@@ -73,9 +73,10 @@ def _block(block: page.Block) -> str:
         case page.Table():
             return _table(block)
         case page.Figure():
-            drawn = base64.b64encode(block.svg.encode()).decode()
-            alt = _escaped(f"{block.caption}: the numbers are in the tables, or in the JSON file of this page")
-            image = f'<img src="data:image/svg+xml;base64,{drawn}" alt="{alt}">'
+            image = f'<img src="{_source(block.svg)}" alt="{_escaped(f"{block.caption}: {block.says}")}">'
+            if block.narrow:
+                narrow = f'<source media="(max-width: 34rem)" srcset="{_source(block.narrow)}">'
+                image = f"<picture>{narrow}{image}</picture>"
             return f"<figure{_class(block.style)}><figcaption>{_escaped(block.caption)}</figcaption>{image}</figure>"
         case page.Drawn():
             return _all(block.blocks)
@@ -84,6 +85,10 @@ def _block(block: page.Block) -> str:
             return f'<article class="card">\n{lines}</article>'
         case page.Details():
             return f"<details>\n<summary>{_escaped(block.summary)}</summary>\n{_all(block.blocks)}\n</details>"
+
+
+def _source(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def _table(table: page.Table) -> str:

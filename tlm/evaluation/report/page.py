@@ -111,8 +111,13 @@ def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
         return
     drawn = {line["group"] for panel in panels for line in panel["lines"]}
     legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend")
-    figures = [Figure(panel["title"], plots.lines(panel, groups)) for panel in panels]
+    figures = [Figure(panel["title"], plots.lines(panel, groups), says=_falls(panel["lines"])) for panel in panels]
     yield Drawn((Heading("Training"), legend, *figures, Text(CURVES, "small")))
+
+
+def _falls(lines: Rows) -> str:
+    ends = (f"{line['group']} from {line['points'][0][1]:.2f} to {line['points'][-1][1]:.2f}" for line in lines)
+    return ", ".join(ends)
 
 
 def bill_section(contents: Contents) -> Iterator[Block]:
@@ -204,10 +209,14 @@ READING = (
 
 
 def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
-    figure = Figure("Test score, a dot for each seed or draw", plots.dots(groups, label, best=best), "full")
-    hollow = f"Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so no band"
-    note = f"Stroke: mean. Band: 95 % interval. {hollow}. Bold: the model to use. Dashed: the linear model."
-    return Drawn((figure, Text(note, "small")))
+    wide, narrow = (plots.dots(groups, label, best=best, narrow=narrow) for narrow in (False, True))
+    says = ", ".join(f"{group['name']} {score_text(group['test'])}" for group in groups)
+    hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so no band."
+    note = "Stroke: mean. Band: 95 % interval."
+    note += hollow * any(group["test"]["low"] is None for group in groups) + " Bold: the model to use." * bool(best)
+    note += " Dashed: the linear model." * any(group["arm"] == "baseline" for group in groups)
+    drawn = Figure("Test score, a dot for each seed or draw", wide, "full", narrow, says)
+    return Drawn((drawn, Text(note, "small")))
 
 
 def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> dict[str, Form]:
@@ -296,7 +305,8 @@ def coverage(contents: Contents) -> Iterator[Block]:
     )
     yield Heading("Sure and unsure answers")
     caption = "Accuracy of the texts that are answered, the surest first; a dot for each threshold of the table"
-    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single"),))
+    says = "on test, " + "; ".join("of {} % of texts {} %".format(*_answered(one["test"])) for one in found)
+    yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single", says=says),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
     yield Text((Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure."), "small")
 

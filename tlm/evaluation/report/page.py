@@ -133,9 +133,9 @@ def bill_section(contents: Contents) -> Iterator[Block]:
     if rows:
         yield Heading("The bill")
         yield Table(["What was spent", *columns], rows, bill.explained(columns, contents["prices"]))
-    if models := {row["name"]: row | row["million"] for row in found["predictions"]}:
-        arms = [{"role": role, **models[name]} for name, role in roles.items() if name in models]
-        shown = bill.known(bill.AMOUNTS | bill.SPEEDS, arms)
+    models = {row["name"]: row | row["million"] for row in found["predictions"]}
+    arms = [{"role": role, **models[name]} for name, role in roles.items() if name in models]
+    if shown := bill.known(bill.AMOUNTS | bill.SPEEDS, arms):
         yield Heading("A million predictions, speed and size", 3)
         yield by_arm(arms, shown, note=bill.MILLION, strong=contents["best"]["name"])
 

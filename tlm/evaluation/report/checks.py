@@ -225,7 +225,7 @@ def _hardly_retrieved(groups: Sequence[Group]) -> Iterator[Check]:
         counts = hits.counts if hits is not None else {}
         asked, missed = counts.get("queries", 0), counts.get("no hit", 0)  # 0 queries: drawn, or chosen without any
         if asked and (subset.details["passages"] < LEAST_PASSAGES or 2 * missed > asked):
-            text = f"The text of {subset.details['arm']} has {subset.details['passages']:,} passages"
-            found = f"{text}, and {missed:,} of {asked:,} queries found none"
+            found = f"The text of {subset.details['arm']} has {subset.details['passages']:,} passages"
+            found += f", and {missed:,} of {asked:,} queries found none" * bool(missed)
             fit = "use a corpus in the language and field of the task"
             yield Check("TLM012", WARNING, f"{found}, so this run does not say whether retrieved text helps; {fit}.")

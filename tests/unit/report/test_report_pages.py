@@ -81,6 +81,8 @@ def test_a_figure_says_what_it_shows_and_explains_only_what_it_has(tmp_path: Pat
     assert re.search(r'alt="Stage 2: cross-entropy: bm25 from 1\.\d\d to 0\.\d\d"', one)
     assert re.search(r"threshold of the table: on test, of \d+\.\d % of texts \d+\.\d %; ", one)
     assert "Dashed" not in one
+    heads = [one.index(f">{name}</th>") for name in ("dev", "test", "95 % interval, test", "seeds")]
+    assert heads == sorted(heads)  # a phone shows the first ones
     assert "Hollow dots" not in reported(tmp_path, [world.metrics("bm25", seed, 0.6) for seed in range(3)])["html"]
 
 

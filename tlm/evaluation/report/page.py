@@ -170,10 +170,10 @@ def results(contents: Contents) -> Iterator[Block]:
 
 def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[str]) -> Table:
     columns: dict[str, Form] = {
-        "seeds": lambda group: "–" if group["fixed"] else group["repeats"],
         "dev": lambda group: score_text(group["dev"]),
         "test": lambda group: score_text(group["test"]),
         "95 % interval, test": lambda group: interval_text(group["test"]),
+        "seeds": lambda group: "–" if group["fixed"] else group["repeats"],
     }
     note = (
         f"Dev and test: {task['metric_name']} in hundredths (higher is better), mean ± standard deviation over seeds, "

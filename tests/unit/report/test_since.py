@@ -223,7 +223,10 @@ def test_texts_from_outside_are_inert(tmp_path):
     world, other = (toy_world(tmp_path, labels, texts) for labels in ([*LABELS[:2], HOSTILE[0]], [*LABELS[:2], "x"]))
     made = report([other.metrics("bm25", 0, 0.2)], against=world.metrics("bm25", 0, 0.9), root=str(tmp_path))
     assert any("iframe" in one["text"] or "evil" in one["text"] for one in contents(made)["since"]["answers"])
-    is_safe(pages(made)["html"])
+    page = pages(made)["html"]
+    is_safe(page)
+    for name in ("text", "label", "before", "now"):  # or long labels push the last ones beyond the page's edge
+        assert f'class="left words">{name}</th>' in page
 
 
 def test_what_cannot_be_compared_is_refused_in_a_sentence(tmp_path):

@@ -242,5 +242,5 @@ def _compared_section(found: Since, metric: str) -> Iterator[Block]:
     if found["answers"]:
         shown: list[Row] = [(one["kind"], *(Quote.of(one[name]) for name in ANSWER[1:])) for one in found["answers"]]
         note = f"{len(shown)} of {sum(found['changed'].values()):,}, evenly spaced through them, not hand-picked."
-        columns = (Column("text", "words"), *(Column(name, "left") for name in ANSWER[2:]))
+        columns = (Column(name, "words") for name in ANSWER[1:])
         yield Table(["Changed", *columns], shown, note)

@@ -237,6 +237,11 @@ def contrast(first: str, second: str) -> float:
     return max(light) / min(light)
 
 
+def test_dots_keep_their_colours_where_a_reader_chose_those_of_the_page() -> None:
+    (rule,) = re.findall(r"^\.chip { (.*) }$", html("t", []), re.MULTILINE)
+    assert "forced-color-adjust: none" in rule  # or the curves have no key
+
+
 def test_texts_from_outside_have_no_language_and_a_direction_of_their_own() -> None:
     assert '<span class="theirs" lang="" dir="auto">שלום</span>' in html("t", [Text(Quote.of("שלום"))])
     names = Text((Span("ספר"), " 8, ", Span("סיפור"), " 7"))

@@ -131,17 +131,17 @@ class Arm:
     def _scored(self) -> list[tuple[Floats, Floats]]:
         return [split.resampled(self.resamples) for split in self.splits]
 
-    @property
+    @cached_property
     def scores(self) -> Floats:
         """Score of each run, shape [runs]."""
         return np.asarray(np.mean([scores for scores, _ in self._scored], axis=0), np.float64)
 
-    @property
+    @cached_property
     def mean_resampled(self) -> Floats:
         """Mean score of the runs on each resampled split, shape [splits, resamples]."""
         return np.array([resampled.mean(axis=1) for _, resampled in self._scored])
 
-    @property
+    @cached_property
     def independent(self) -> Floats:
         """The mean score of each draw of text; of each run, if no text was drawn."""
         draws = np.array(self.draws or range(len(self.scores)))

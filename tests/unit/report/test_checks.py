@@ -179,6 +179,12 @@ def test_almost_nothing_was_retrieved(tmp_path: Path, monkeypatch: Any) -> None:
     assert "16 of 30 queries found none" in found.sentence
 
 
+def test_what_several_subsets_have_in_common_is_said_once(tmp_path: Path, monkeypatch: Any) -> None:
+    told = checks.Check("TLM012", checks.WARNING, "The text of random has 57 passages.")
+    monkeypatch.setattr(checks, "_hardly_retrieved", lambda _: [told, told])
+    assert codes(told_of(runs(toy_world(tmp_path)))).count("TLM012") == 1
+
+
 def test_warnings_come_first_and_pages_show_them_all(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(checks, "LEAST_PASSAGES", 10)
     monkeypatch.setattr(checks, "FEW_COPIES", 1.0)

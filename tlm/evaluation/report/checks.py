@@ -53,7 +53,7 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
         best: The one that the report recommends.
         task: The task; None if it is gone.
     """
-    found = [*dict.fromkeys(_unchecked(groups, task))]
+    found = [*_unchecked(groups, task)]
     found += _copies(groups, best, linear_of(list(summaries)))
     found += _small(groups)
     found += _cut(groups)
@@ -62,7 +62,7 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
     found += _doubted(task)
     found += _rare(task)
     found += _hardly_retrieved(groups)
-    return sorted(found, key=lambda check: check.severity != WARNING)
+    return sorted(dict.fromkeys(found), key=lambda check: check.severity != WARNING)
 
 
 def warnings(found: Iterable[dict[str, str]]) -> list[Line]:

@@ -15,8 +15,9 @@ from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.plots import coverage, dots, lines, short
 from tlm.evaluation.pages.text import code, label_text, power, prose, shared_words, signed, visible
 from tlm.evaluation.report import checks
+from tlm.evaluation.report.findings import ENCODERS, MOST_SAID
 from tlm.evaluation.report.lineage import dropped_section
-from tlm.evaluation.report.page import MOST_CLASSES, _classes
+from tlm.evaluation.report.page import MOST_CLASSES, _classes, _differences
 from tlm.evaluation.score.intervals import spread
 
 
@@ -157,6 +158,15 @@ def test_many_classes_are_folded(tmp_path: Path) -> None:
     (folded,) = _classes(many)
     assert isinstance(folded, Details)
     assert folded.summary == "F1 of each class on test"
+
+
+def test_many_comparisons_are_folded() -> None:
+    one: Any = {"first": "a", "second": "b", "ahead": "", "chance": 0.5, "mean": 0.0, "low": None, "high": None}
+    one["question"] = ENCODERS
+    assert [type(block) for block in _differences([one] * MOST_SAID)] == [Heading, Table]
+    _, folded = _differences([one] * (MOST_SAID + 1))
+    assert isinstance(folded, Details)
+    assert folded.summary == "All 21 comparisons"
 
 
 @pytest.mark.parametrize(

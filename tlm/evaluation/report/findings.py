@@ -14,6 +14,7 @@ from tlm.retrieval.subset.export import PUBLISHED, TASK_ONLY
 from tlm.settings.selectors import SELECTORS
 
 SAME = 0.005  # half a point on dev is no reason to prefer a model with a network to one without
+MOST_SAID = 20  # comparisons at the top of a report, and in a table that is not folded
 LIKELY = 0.8  # the probability of being ahead from which a model with no more on dev is preferred to the linear one
 
 AHEAD = "ahead of the linear model?"
@@ -178,7 +179,7 @@ PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks; wit
 
 
 def findings(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> list[str]:
-    """Sentences for the top of the report, the most important first.
+    """Sentences for the top of the report, the most important first; of many comparisons those of the best model first.
 
     Args:
         groups: Summaries of the groups.
@@ -188,11 +189,14 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     whole = finished(groups)
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
     linear, best = linear_of(whole), challenger(whole)
+    said = sorted(differences, key=lambda one: len(differences) > MOST_SAID and best["name"] not in one.values())
+    said, more = said[:MOST_SAID], len(said[MOST_SAID:])
+    left = [f"More comparisons are below, in “Differences on test”: {more:,}."] if more else []
     if best is linear:
         only = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."
-        return [only, *_order(differences)]
+        return [only, *_order(said), *left]
     use = _use(whole, metric, differences)
-    return [use, *_gains(best, whole, differences), *_order(differences), *_scale(trained)]
+    return [use, *_gains(best, whole, said), *_order(said), *left, *_scale(trained)]
 
 
 def finished(groups: list[Summary]) -> list[Summary]:

@@ -11,7 +11,7 @@ from tlm.evaluation.pages.blocks import Block, Column, Details, Drawn, Figure, H
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import power, signed
 from tlm.evaluation.report import bill, checks, lineage, preview, since
-from tlm.evaluation.report.findings import chance_text, interval_text, score_text
+from tlm.evaluation.report.findings import MOST_SAID, chance_text, interval_text, score_text
 from tlm.evaluation.report.runs import Summary
 from tlm.evaluation.score.intervals import LEAST_SEEDS, Difference, Spread
 
@@ -251,7 +251,9 @@ def _differences(found: Sequence[Difference]) -> Iterator[Block]:
         "they have 95 % confidence."
     )
     yield Heading("Differences on test", 3)
-    yield Table(["Question", Column("models", "words"), "points", "95 % interval", "ahead on new texts"], rows, note)
+    head: list[Column | str] = ["Question", Column("models", "words"), "points", "95 % interval", "ahead on new texts"]
+    table = Table(head, rows, note)
+    yield table if len(rows) <= MOST_SAID else Details(f"All {len(rows):,} comparisons", (table,))
 
 
 def _without_copies(

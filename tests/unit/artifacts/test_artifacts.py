@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.making import everything, expected, fill, leftovers, make, recipe
+from tests.tiny import refused
 from tlm.artifacts.artifact import (
     Artifact,
     FileEntry,
@@ -25,7 +26,7 @@ from tlm.artifacts.artifact import (
 )
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores import open_store
-from tlm.artifacts.stores.local import LocalStore, scratch_folder
+from tlm.artifacts.stores.local import LocalStore, make_folder, scratch_folder
 from tlm.artifacts.stores.store import canonical_json, check_url, signed_json, value_sha256
 from tlm.errors import InputError
 
@@ -144,6 +145,33 @@ def test_whoever_may_enter_the_folder_may_read_the_files(tmp_path, umask, mode):
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_in_the_folder_of_a_group_all_members_may_read_and_write_whatever_their_umask(tmp_path):
+    """Else a colleague's step works for an hour, and may then not publish beside what another made first."""
+    (store := tmp_path / "store").mkdir()
+    store.chmod(0o2770)
+    before = os.umask(0o077)
+    try:
+        make(f"{store}")
+        make_folder(private := tmp_path / "private")
+    finally:
+        os.umask(before)
+    found = list(store.rglob("*"))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_dir()} == {0o2770}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in found if path.is_file()} == {0o640}
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_store_that_only_others_may_write_to_is_named_with_what_to_do(tmp_path, monkeypatch, code):
+    def refuse(path, **_):
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    said = refused(make, f"{tmp_path}")
+    asked = "ask its owner to let you, or copy the whole store and name the copy with --root"
+    assert said == f"{tmp_path}/.scratch cannot be written to: {os.strerror(code)}; {asked}"
 
 
 def test_the_manifest_is_removed_first_so_that_half_an_artifact_is_none(tmp_path, monkeypatch):

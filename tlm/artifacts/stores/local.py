@@ -43,6 +43,17 @@ def cache_folder() -> Path:
     return folder
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it. In the folder of a group (setgid), the group gets its rights at any umask."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        mode = folder.parent.stat().st_mode
+        if mode & stat.S_ISGID:
+            with suppress(OSError):  # another user has just made it, or it is a drive without modes
+                folder.chmod(folder.stat().st_mode | mode & stat.S_IRWXG)
+
+
 @contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
     """Make a new folder under `parent` and remove it at the end. First, folders of dead processes are removed.
@@ -50,15 +61,22 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
     A folder whose lock nobody holds belongs to a dead process. The lock file gets its name once the lock is held, so
     that no other process finds it unlocked before.
     """
-    parent.mkdir(parents=True, exist_ok=True)
-    _remove_stale(parent)
     folder = parent / f"{name}-{secrets.token_hex(4)}"
     unheld, lock = parent / f"{folder.name}.new", parent / f"{folder.name}.lock"
-    with unheld.open("w") as held:
+    try:
+        make_folder(parent)
+        _remove_stale(parent)
+        opened = unheld.open("w")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EROFS):
+            raise
+        advice = "ask its owner to let you, or copy the whole store and name the copy with --root"
+        raise InputError(f"{parent} cannot be written to: {error.strerror}; {advice}") from None
+    with opened as held:
         with suppress(OSError):  # without locks, as on some network drives, what a dead process left stays there
             fcntl.flock(held, fcntl.LOCK_EX)
         unheld.rename(lock)
-        folder.mkdir()
+        make_folder(folder)
         try:
             yield folder
         finally:
@@ -138,10 +156,7 @@ class LocalStore:
         return None
 
     def add(self, name: str, source: Path) -> None:
-        with suppress(OSError):  # safetensors makes files that only we can read, even where others may enter the folder
-            source.chmod(source.stat().st_mode | source.parent.stat().st_mode & 0o444)
-        _sync(source)
-        self._put(name, source.replace)
+        self._put(name, source, source.replace)
 
     def write(self, name: str, data: bytes) -> None:
         self.add(name, self._temporary(data))
@@ -149,8 +164,7 @@ class LocalStore:
     def create(self, name: str, data: bytes) -> bool:
         temporary = self._temporary(data)
         try:
-            _sync(temporary)
-            self._put(name, partial(_appear, temporary))
+            self._put(name, temporary, partial(_appear, temporary))
         except FileExistsError:
             return False
         finally:
@@ -197,12 +211,15 @@ class LocalStore:
     def scratch(self) -> Path:
         return self.local(".scratch")
 
-    def _put(self, name: str, put: Callable[[Path], object]) -> None:
+    def _put(self, name: str, source: Path, put: Callable[[Path], object]) -> None:
         """Have `put` make the file appear, again if another process removes its folder while it is empty."""
         target = self.local(name)
         for tries_left in reversed(range(TRIES)):
             try:
-                target.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(target.parent)
+                with suppress(OSError):  # safetensors makes files that only we can read; who may enter may read, too
+                    source.chmod(source.stat().st_mode | target.parent.stat().st_mode & 0o444)
+                _sync(source)
                 put(target)
                 break
             except FileNotFoundError:
@@ -212,7 +229,7 @@ class LocalStore:
             _sync(target.parent)
 
     def _temporary(self, data: bytes) -> Path:
-        self.scratch().mkdir(parents=True, exist_ok=True)
+        make_folder(self.scratch())
         path = self.scratch() / secrets.token_hex(8)
         try:
             path.write_bytes(data)

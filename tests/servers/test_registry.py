@@ -283,6 +283,21 @@ def test_trouble_on_the_way_is_sat_out(url: str, name: str, made: str, seed: int
     assert [len(found) for found in entries(url, name).values()] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("kind", ["registered_model", "model_version"])
+def test_what_is_archived_stays_so_and_is_warned_of(kind: str, made: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else people wait for a model that the registry's page does not list."""
+    registry = StandIn("v1")
+    with serving(registry) as url:
+        register(made, address=url)
+        assert "archived" not in capsys.readouterr().err
+        (entry,) = registry.entries[kind]
+        entry["state"] = "ARCHIVED"
+        register(made, address=url)
+    warning = f"warning: the {kind.rpartition('_')[2]} '{entry['name']}' is archived in the registry, and stays so"
+    assert f"{warning}; restore it there" in capsys.readouterr().err
+    assert entry["state"] == "ARCHIVED"
+
+
 def test_another_place_of_the_same_model_is_warned_of(
     url: str, name: str, store: Store, made: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,7 +306,9 @@ def test_another_place_of_the_same_model_is_warned_of(
     moved = shutil.copytree(store.root, tmp_path / "moved")
     register(f"{moved}/report/{Artifact.open(made).manifest.key}", address=url, name=name)
     assert entries(url, name) == before
-    assert f"warning: the registry knows the same model at {before['artifacts'][0]['uri']}" in capsys.readouterr().err
+    said, there = capsys.readouterr().err, before["artifacts"][0]["uri"]
+    assert f"warning: the registry knows the same model at {there}, and keeps that address" in said
+    assert f"if there is no model any more, change it in the registry to file://{moved}/model/" in said
 
 
 # What is said

@@ -261,12 +261,16 @@ def _entered(registry: Registry, name: str, model: Artifact, about: Entry, files
     """Find or make the registered model, its version and the version's artifact; return the version."""
     digits = model.content[:VERSION_DIGITS]
     files |= {"artifactType": "model-artifact", "state": "LIVE"}
-    model_id = registry.find_or_create("registered_model", "registered_models", name, description=DESCRIPTION)[0]["id"]
-    about |= {"registeredModelId": model_id}
-    version, _ = registry.find_or_create("model_version", "model_versions", digits, model_id, **about)
+    group, _ = registry.find_or_create("registered_model", "registered_models", name, description=DESCRIPTION)
+    about |= {"registeredModelId": group["id"]}
+    version, _ = registry.find_or_create("model_version", "model_versions", digits, group["id"], **about)
     to = f"model_versions/{version['id']}/artifacts"
     artifact, new = registry.find_or_create("model_artifact", to, name, version["id"], **files)
     if artifact.get("uri") != files["uri"]:
-        say(f"warning: the registry knows the same model at {artifact.get('uri')}, and keeps that address")
+        advice = f"if there is no model any more, change it in the registry to {files['uri']}"
+        say(f"warning: the registry knows the same model at {artifact.get('uri')}, and keeps that address; {advice}")
+    for kind, entry in (("model", group), ("version", version)):
+        if entry.get("state") == "ARCHIVED":
+            say(f"warning: the {kind} '{entry['name']}' is archived in the registry, and stays so; restore it there")
     say(f"register: {name}, version {digits}, {'is registered' if new else 'was registered already'}")
     return version

@@ -29,6 +29,7 @@ from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm import errors
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
+from tlm.artifacts.stores.local import make_folder
 from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted
 from tlm.evaluation.predict.models import trained
 from tlm.progress import say
@@ -292,7 +293,7 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any], end_steps: Ca
     warnings.filterwarnings("ignore", message=".*custom or non-Python base image")
     warnings.filterwarnings("ignore", message=".*have no effect in the current local runner")
     made, file = "", OUTPUTS.absolute() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     with file.open("w", encoding="utf-8", buffering=1) as log:
         transcript = Transcript(log)
         kept = local_logger_context()  # parallel steps of kfp.local may leave a handler, which would outlive the log

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from kfp.dsl import HTML, Markdown, Metrics
@@ -83,6 +84,16 @@ def test_a_run_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(Interrupted, match="a step failed"):
         local._run_pipeline(pipeline, {}, lambda: None)
+
+
+def test_in_the_folder_of_a_group_a_colleague_can_run_the_pipeline_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(local, "OUTPUTS", tmp_path / "local_outputs")
+    tmp_path.chmod(0o2775)
+    with pytest.raises(Interrupted, match="a step failed"):
+        local._run_pipeline(Mock(side_effect=RuntimeError), {}, lambda: None)
+    assert (tmp_path / "local_outputs").stat().st_mode & 0o7777 == 0o2775
 
 
 @pytest.mark.parametrize(

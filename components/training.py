@@ -59,11 +59,12 @@ def predict(
 ) -> str:
     """Label the texts of files with a trained model, except files that have been labelled."""
     from tlm.evaluation.predict.files import predict_command
+    from tlm.runs.pods import check_lasting
 
+    check_lasting("predict_to", to)
     kept = [one.strip() for one in keep.split(",") if one.strip()]
-    fields = {"text_field": text_field, "pair_field": pair_field, "keep": kept}
-    how = {"at_least": at_least, "likeliest": likeliest, "device": "auto" if int(gpus) else "cpu"}
-    predict_command(model, source=source, to=to and f"{to}/", **fields, **how)
+    how = {"keep": kept, "at_least": at_least, "likeliest": likeliest, "device": "auto" if int(gpus) else "cpu"}
+    predict_command(model, source=source, to=to and f"{to}/", text_field=text_field, pair_field=pair_field, **how)
     return to
 
 

@@ -24,7 +24,7 @@ def checked(trainer, tmp_path, monkeypatch):
     monkeypatch.setenv("KFP_POD_NAME", "a-step")
     with serving(trainer) as url:
         monkeypatch.setattr(Api, "of_pod", lambda: Api(url, tmp_path, NAMESPACE))
-        root = str(tmp_path / "store")
+        root = f"file://{tmp_path}/store"
         yield lambda network=True, **pods: check_run(Pods(**pods), root=root, network=network)
 
 

@@ -1,6 +1,7 @@
 """The pipeline `predict`: a folder of new files is labelled, and a repeated run labels what is new since."""
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_the_component_passes_every_option_on(tmp_path: Path) -> None:
     one, two = ((tmp_path / name / "1.jsonl.jsonl").read_text() for name in ("one", "two"))
     assert one == two
     assert {"id", "text_pair", "unsure", "probabilities"} <= json.loads(one.splitlines()[0]).keys()
+
+
+def test_answers_that_would_end_with_the_pod_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form in a browser does not say that s3:// is missing."""
+    monkeypatch.chdir(tempfile.gettempdir())
+    monkeypatch.setenv("KFP_POD_NAME", "a-step")
+    options = {"text_field": "text", "pair_field": "", "at_least": 0.0, "likeliest": 0, "keep": "", "gpus": "0"}
+    said = refused(predict.python_func, "s3://b/model", "s3://b/texts/", "b/labels", **options)
+    assert said == "predict_to is 'b/labels', a folder that ends with this pod; give s3://bucket/prefix"
 
 
 def test_model_source_and_target_must_be_given_() -> None:

@@ -11,6 +11,7 @@ The official client of the API is not in the images: it would add twelve package
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -137,6 +138,12 @@ _OPERATORS, _EFFECTS = ("", "Equal", "Exists"), ("", "NoSchedule", "PreferNoSche
 _WORD = "[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"  # of labels and resources
 _DOMAIN = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _QUALIFIED = rf"({_DOMAIN}(\.{_DOMAIN})*/)?{_WORD}"
+
+
+def check_lasting(name: str, place: str) -> None:
+    """Raise InputError for a folder that ends with this pod of Kubeflow: what lies in /tmp, as relative paths do."""
+    if KFP_POD in os.environ and "://" not in place and Path(place).absolute().is_relative_to(tempfile.gettempdir()):
+        raise InputError(f"{name} is '{place}', a folder that ends with this pod; give s3://bucket/prefix")
 
 
 def check_pods(pods: Pods) -> None:

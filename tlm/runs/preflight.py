@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import get_args
 
 from tlm.artifacts.artifact import home
-from tlm.artifacts.stores import open_store
+from tlm.artifacts.stores import named_root, open_store
 from tlm.artifacts.stores.store import Store
 from tlm.errors import InputError
 from tlm.evaluation.report.since import earlier
 from tlm.progress import say
 from tlm.retrieval.search.index import EngineName, check_index_name
-from tlm.runs.pods import DATA_LIMITS, KFP_POD, Api, check_pods, check_quota
+from tlm.runs.pods import DATA_LIMITS, KFP_POD, Api, check_lasting, check_pods, check_quota
 from tlm.runs.registry import Registry, check_model_name
 from tlm.settings.options import Pods
 
@@ -70,6 +70,7 @@ def check_run(
     """
     check_pods(pods)
     check_names(engine, index, model)
+    check_lasting("store_root", named_root(root) or "")
     if KFP_POD in os.environ and (api := Api.of_pod()):
         check_quota(pods if network else Pods(cpu=DATA_LIMITS["cpu"], memory=DATA_LIMITS["memory"]), api)
     if against:

@@ -107,6 +107,20 @@ def test_what_no_pod_can_have_is_refused_by_submit_and_by_preflight_in_the_same_
     assert str(late.value) == str(refused.value)
 
 
+@pytest.mark.parametrize("root", ["", "my-bucket/tlm"])
+def test_a_store_that_would_end_with_the_pod_is_refused(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A form in a browser does not say that s3:// is missing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("TLM_ROOT", raising=False)
+    check_run(Pods(), root=root)
+    monkeypatch.setenv("KFP_POD_NAME", "a-step")
+    with pytest.raises(InputError, match=f"store_root is '{root}', a folder that ends with this pod; give s3://"):
+        check_run(Pods(), root=root)
+
+
 def test_a_report_to_compare_with_is_there_before_any_work(tmp_path: Path) -> None:
     given = (Pods(), "embedded", "", str(tmp_path))
     check_run(*given)

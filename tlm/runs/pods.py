@@ -186,7 +186,8 @@ def check_pods(pods: Pods) -> None:
 def _expected(toleration: dict[str, Any]) -> str:
     """What Kubernetes expects of a toleration that it refuses; "" of any other."""
     key, operator, value, effect, seconds = (toleration.get(name, "") for name in _TOLERATION)
-    valid = isinstance(value, str) and re.fullmatch(f"({_QUALIFIED})?", str(key)) and re.fullmatch(f"({_WORD})?", value)
+    texts = isinstance(key, str) and isinstance(value, str)
+    valid = texts and re.fullmatch(f"({_QUALIFIED})?", key) and re.fullmatch(f"({_WORD})?", value)
     rules = {
         f"an operator {' or '.join(_OPERATORS[1:])}": operator in _OPERATORS,
         f"an effect {', '.join(_EFFECTS[1:])}": effect in _EFFECTS,
@@ -194,6 +195,7 @@ def _expected(toleration: dict[str, Any]) -> str:
         "no value where the operator is Exists": not (operator == "Exists" and value),
         "the operator Exists where there is no key": bool(key) or operator == "Exists",
         "the effect NoExecute beside tolerationSeconds": seconds == "" or effect == _EFFECTS[-1],
+        "tolerationSeconds as a whole number": seconds == "" or (type(seconds) in (int, float) and seconds % 1 == 0),
     }
     return next((rule for rule, holds in rules.items() if not holds), "")
 

@@ -84,9 +84,11 @@ def test_the_defaults_and_more_are_fine() -> None:
                 ({"key": "gpu", "effect": "NoSchedul"}, "an effect NoSchedule, PreferNoSchedule, NoExecute"),
                 ({"key": "gpu", "value": True}, "a key and a value that are text"),
                 ({"key": "a b"}, "a key and a value that are text"),
+                ({"key": 1}, "a key and a value that are text"),
                 ({"key": "gpu", "operator": "Exists", "value": "yes"}, "no value where the operator is Exists"),
                 ({"effect": "NoSchedule"}, "the operator Exists where there is no key"),
                 ({"key": "gpu", "tolerationSeconds": 5}, "the effect NoExecute beside tolerationSeconds"),
+                ({"key": "gpu", "effect": "NoExecute", "tolerationSeconds": "5"}, "tolerationSeconds as a whole"),
             )
         ),
         ({"tolerations": ["gpu"]}, "train_tolerations: 'gpu' is no toleration; expected an object with some of effect"),

@@ -396,6 +396,9 @@ def test_another_kind_of_server_is_named(root, monkeypatch, status):
     try:
         with pytest.raises(InputError, match=rf"does not answer there \(something else answers with {status}, "):
             index_of(TEXTS, root)
+        monkeypatch.setenv(URL, f"https://127.0.0.1:{server.server_port}")
+        with pytest.raises(InputError, match=r"TLS fails there .* give an http:// address"):
+            index_of(TEXTS, root)
     finally:
         server.shutdown()
         server.server_close()

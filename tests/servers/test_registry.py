@@ -392,6 +392,11 @@ def test_a_name_that_no_registry_takes(made: str, called: str) -> None:
     assert not any(call.startswith("POST") for call in registry.calls)
 
 
+def test_a_registry_without_tls(made: str) -> None:
+    with serving(StandIn("v1")) as url, pytest.raises(InputError, match=r"TLS fails there .* give an http:// address"):
+        register(made, address=url.replace("http:", "https:"))
+
+
 def test_a_token_and_a_private_authority(
     made: str, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

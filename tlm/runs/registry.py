@@ -20,7 +20,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError, ProtocolError, SS
 from urllib3.util import Retry
 
 from tlm.artifacts.artifact import Artifact
-from tlm.artifacts.stores.store import check_url, trusting
+from tlm.artifacts.stores.store import check_url, tls_cure, trusting
 from tlm.errors import InputError, Interrupted, reason
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.encoder import ONNX
@@ -143,11 +143,9 @@ class Registry:
         if isinstance(cause, NameResolutionError):
             return InputError(f"{SETTING} is {self.address}, but there is no host of this name; correct the address")
         if isinstance(cause, SSLError):
-            return InputError(
-                f"{SETTING} is {self.address}, but TLS fails there ({reason(cause)}); put the certificate of its "
-                f"authority into the file ca.crt of the folder {SECRET}, on Kubernetes into the Secret "
-                "tlm-model-registry"
-            )
+            place = f"the file ca.crt of the folder {SECRET}, on Kubernetes into the Secret tlm-model-registry"
+            cure = tls_cure(said := reason(cause), f"put the certificate of its authority into {place}")
+            return InputError(f"{SETTING} is {self.address}, but TLS fails there ({said}); {cure}")
         cause = cause.args[-1] if isinstance(cause, ProtocolError) else cause
         said = str(cause).rpartition("] ")[2] or type(cause).__name__
         return Interrupted(

@@ -148,6 +148,13 @@ def trusting(authority: Path | None) -> ssl.SSLContext:
     return context
 
 
+def tls_cure(said: str, otherwise: str) -> str:
+    """What to do about an error of TLS: `otherwise`, which is about the authority, unless it says another cause."""
+    if "WRONG_VERSION_NUMBER" in said:
+        return "what answers there has no TLS: give an http:// address"
+    return "give a host that the certificate names" if " mismatch" in said else otherwise
+
+
 def check_url(url: str, setting: str) -> None:
     """Raise InputError unless the server at `url`, from the environment variable `setting`, may be used."""
     try:

@@ -21,7 +21,7 @@ from elasticsearch import ApiError, Elasticsearch
 from elasticsearch.serializer import JsonSerializer
 from pydantic_core import from_json
 
-from tlm.artifacts.stores.store import check_url, trusting
+from tlm.artifacts.stores.store import check_url, tls_cure, trusting
 from tlm.errors import InputError, Interrupted, in_pod
 from tlm.progress import say
 
@@ -112,6 +112,7 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
         client.indices.exists(index="tlm-none")
     except TlsError as error:
         cure = _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
+        cure = tls_cure(_cause(error), cure)
         raise InputError(f"{URL} is {os.environ.get(URL)}, but TLS fails there ({_cause(error)}); {cure}") from None
     except (NoConnection, ConnectionTimeout) as error:
         if waits:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import inf
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
@@ -144,9 +145,10 @@ class Fields(Options):
         for name in ("text_field", "label_field"):
             if not names_in(getattr(self, name)):
                 raise InputError(f"{name} is empty; give the name of the field")
-        if self.label_field in self.of_texts:
-            same = "text_field" if self.label_field in names_in(self.text_field) else "pair_field"
-            raise InputError(f"{same} and label_field are both '{self.label_field}'; expected different fields")
+        for one, other in combinations(("text_field", "pair_field", "label_field"), 2):
+            for name in names_in(getattr(self, one)):
+                if name in names_in(getattr(self, other)):
+                    raise InputError(f"{one} and {other} are both '{name}'; expected different fields")
 
     @property
     def wanted(self) -> list[str]:

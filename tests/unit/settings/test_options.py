@@ -21,7 +21,7 @@ from tlm.settings.options import Compute, Fields, Filters, Layout, Options, Pric
         (Fields, {"text_field": ""}, "text_field is empty; give the name of the field"),
         (Fields, {"label_field": ""}, "label_field is empty; give the name of the field"),
         (Fields, {"pair_field": "label"}, "pair_field and label_field are both 'label'; expected different fields"),
-        (Fields, {"text_field": "title,body", "pair_field": "body"}, "text_field and pair_field are both 'body'; expected"),
+        (Fields, {"pair_field": "text"}, "text_field and pair_field are both 'text'; expected different fields"),
         (Filters, {"jaccard": 0}, "jaccard is 0; expected a share above 0 and up to 1"),
         (Filters, {"jaccard": float("nan")}, "jaccard is nan; expected a share above 0 and up to 1"),
         (Filters, {"ngram": 2}, "ngram is 2; expected 3 to 1000: shorter runs of words are in every text"),

@@ -1,6 +1,5 @@
 """The model that a URI or a folder stands for, and whether it learned from pairs of texts."""
 
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,13 +30,17 @@ def trained(uri: str) -> Artifact:
     Raises:
         InputError: there is none, such as of imported predictions or of a report on several tasks.
     """
-    found = Artifact.open(uri, "model", "checkpoint", "metrics", "report")
-    if found.manifest.kind == "report":
-        found = recommended_by(found)[0]
+    found = _scored(uri)
     model = model_of(found) if found.manifest.kind == "metrics" else found
     if model is None:
         raise InputError(f"{uri} has no model: it is of imported predictions, or of an older version; give a model")
     return model
+
+
+def _scored(uri: str) -> Artifact:
+    """The model, checkpoint or metrics at a URI; of a report, the metrics of the model that it says to use."""
+    found = Artifact.open(uri, "model", "checkpoint", "metrics", "report")
+    return recommended_by(found)[0] if found.manifest.kind == "report" else found
 
 
 def recommended_by(report: Artifact) -> tuple[Artifact, dict[str, Any]]:
@@ -59,7 +62,8 @@ def model_of(metrics: Artifact) -> Artifact | None:
 def usual_labels(uri: str, model: Artifact | None) -> tuple[str, Mapping[str, int]]:
     """How often each label is usual, and where: in the answers on dev, of metrics or a report, else in the task.
 
-    A model gives other shares of the labels than the task has, also for texts like the task's.
+    A model gives other shares of the labels than the task has, also for texts like the task's. Scores of several labels
+    a text do not say how often each was given.
 
     Args:
         uri: What `located` was asked for.
@@ -67,16 +71,11 @@ def usual_labels(uri: str, model: Artifact | None) -> tuple[str, Mapping[str, in
     """
     if model is None:
         return "task", {}
-    found = Artifact.open(uri)
-    if found.manifest.kind == "report":
-        found = recommended_by(found)[0]
-    with suppress(ImportError, InputError):  # the image that serves has no pyarrow; or the answers are gone
-        import pyarrow.parquet as pq
-
-        if found.manifest.kind == "metrics":
-            rows = pq.read_table(found.path("predictions.parquet"), filters=[("split", "=", "dev")], partitioning=None)
-            answers = rows["predicted"].to_pylist()
-            return "dev", Counter(label for one in answers for label in (one if isinstance(one, list) else [one]))
+    with suppress(InputError):  # the scores are gone
+        if (found := _scored(uri)).manifest.kind == "metrics":
+            scores = found.json("metrics.json")
+            if confusion := scores["splits"]["dev"].get("confusion"):
+                return "dev", dict(zip(scores["labels"], map(sum, zip(*confusion, strict=True)), strict=True))
     task = model.nearest("task")
     return "task", task.counts.get("labels", {}) if task else {}
 

@@ -153,15 +153,17 @@ def test_test_scores_choose_nothing() -> None:
     assert planned(worse_on_test) == planned([LINEAR, *STATIC, *NETWORKS])
 
 
-def test_of_many_comparisons_the_first_sentences_say_those_of_the_best_model() -> None:
+def test_of_many_comparisons_those_of_the_best_model_and_of_other_kinds_of_models_are_said() -> None:
     more: Any = {"stage": "stage 2", "seeds": [0], "draws": 0, "fixed": False, "repeats": "1"}
     more |= {"test": {"mean": 0.5, "std": None}, "cost": {"paper_flops": {"mean": 0}}}
-    rows: Any = [row(f"bm25 (lr=0.{tried})", "encoder", "bm25", tried / 100) | more for tried in range(10, 20)]
+    rows: Any = [row(f"bm25 (lr=0.{tried})", "encoder", "bm25", tried / 100) | more for tried in range(10, 40)]
+    rows.append(row("theirs", "imported", "", 0.3) | more)
     about: Any = {"ahead": "", "chance": 0.5, "mean": 0.0, "low": -1.0, "high": 1.0}
     differences: Any = [pair._asdict() | about for pair in planned(rows)]
     told = found.findings(rows, "macro-F1", differences)
-    assert len(differences) == 45
-    assert told[-1] == "More comparisons are below, in “Differences on test”: 25."
-    assert told[1].startswith("No order is claimed between bm25 (lr=0.10) and bm25 (lr=0.19), between bm25 (lr=0.11)")
-    assert told[1].count(" and bm25") == found.MOST_SAID
+    assert len(differences) == 436
+    assert told[-1] == "More comparisons are below, in “Differences on test”: 416."
+    first = "No order is claimed between bm25 (lr=0.39) and theirs, between bm25 (lr=0.10) and bm25 (lr=0.39), between"
+    assert told[1].startswith(first)
+    assert told[1].count("bm25 (lr=0.39)") == found.MOST_SAID
     assert "below" not in "".join(found.findings(rows, "macro-F1", differences[:20]))

@@ -179,7 +179,10 @@ PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks; wit
 
 
 def findings(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> list[str]:
-    """Sentences for the top of the report, the most important first; of many comparisons those of the best model first.
+    """Sentences for the top of the report, the most important first.
+
+    At most `MOST_SAID` comparisons are said. Those of all texts and of all encoders, which may be hundreds, yield to
+    others; those of the best model come before the rest.
 
     Args:
         groups: Summaries of the groups.
@@ -189,8 +192,12 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     whole = finished(groups)
     trained = [group for group in whole if group["kind"] not in (LINEAR, IMPORTED)]
     linear, best = linear_of(whole), challenger(whole)
-    said = sorted(differences, key=lambda one: len(differences) > MOST_SAID and best["name"] not in one.values())
-    said, more = said[:MOST_SAID], len(said[MOST_SAID:])
+
+    def rank(one: Difference) -> tuple[bool, bool]:
+        return one["question"] in (TEXT, ENCODERS), best["name"] not in (one["first"], one["second"])
+
+    said = differences if len(differences) <= MOST_SAID else sorted(differences, key=rank)[:MOST_SAID]
+    more = len(differences) - len(said)
     left = [f"More comparisons are below, in “Differences on test”: {more:,}."] if more else []
     if best is linear:
         only = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."

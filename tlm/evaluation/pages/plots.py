@@ -50,10 +50,9 @@ def dots(groups: Sequence[Mapping[str, Any]], label: str, *, best: str = "", nar
     for row, group in enumerate(reversed(groups)):
         tone, spread = _tone(group), group["test"]
         if group["arm"] == "baseline":
-            dashed: dict[str, Any] = {"color": tone, "linewidth": 1.2, "linestyle": (0, (4, 3)), "zorder": 1}
-            for one in rows:  # not through names
-                low, high = (one - 0.42, one + 0.25) if narrow else (one - 0.5, one + 0.5)
-                axes.vlines(100 * spread["mean"], low, high, **dashed)
+            spans = [(one - 0.42, one + 0.25) for one in rows] if narrow else [(-0.5, len(groups) - 0.5)]
+            for low, high in spans:  # not through names
+                axes.vlines(100 * spread["mean"], low, high, color=tone, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1)
         if spread["low"] is not None:
             axes.hlines(row, 100 * spread["low"], 100 * spread["high"], color=tone, linewidth=8, alpha=0.22)
         axes.vlines(100 * spread["mean"], row - reach, row + reach, color=tone, linewidth=2.2)

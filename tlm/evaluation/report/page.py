@@ -116,8 +116,8 @@ def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
 
 
 def _falls(lines: Rows) -> str:
-    ends = (f"{line['group']} from {line['points'][0][1]:.2f} to {line['points'][-1][1]:.2f}" for line in lines)
-    return ", ".join(ends)
+    ends = ((line["group"], line["points"][0][1], line["points"][-1][1]) for line in lines)
+    return ", ".join(f"{name} from {first:.3g} to {last:.3g}" for name, first, last in ends)
 
 
 def bill_section(contents: Contents) -> Iterator[Block]:
@@ -211,12 +211,17 @@ READING = (
 def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
     wide, narrow = (plots.dots(groups, label, best=best, narrow=narrow) for narrow in (False, True))
     says = ", ".join(f"{group['name']} {score_text(group['test'])}" for group in groups)
-    hollow = f" Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so no band."
-    note = "Stroke: mean. Band: 95 % interval."
-    note += hollow * any(group["test"]["low"] is None for group in groups) + " Bold: the model to use." * bool(best)
-    note += " Dashed: the linear model." * any(group["arm"] == "baseline" for group in groups)
-    drawn = Figure("Test score, a dot for each seed or draw", wide, "full", narrow, says)
-    return Drawn((drawn, Text(note, "small")))
+    without = [group["test"]["low"] is None for group in groups]
+    drawn = {
+        "Stroke: mean.": True,
+        "Band: 95 % interval.": not all(without),
+        f"Hollow dots: fewer than {LEAST_SEEDS} seeds or draws, so no interval.": any(without),
+        "Bold: the model to use.": bool(best),
+        "Dashed: the linear model.": any(group["arm"] == "baseline" for group in groups),
+    }
+    note = " ".join(text for text, shown in drawn.items() if shown)
+    figure = Figure("Test score, a dot for each seed or draw", wide, "full", narrow, says)
+    return Drawn((figure, Text(note, "small")))
 
 
 def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> dict[str, Form]:
@@ -307,7 +312,8 @@ def coverage(contents: Contents) -> Iterator[Block]:
     )
     yield Heading("Sure and unsure answers")
     caption = "Accuracy of the texts that are answered, the surest first; a dot for each threshold of the table"
-    says = "on test, " + "; ".join("of {} % of texts {} %".format(*_answered(one["test"])) for one in found)
+    points = (_answered(one["test"]) for one in found if one["test"]["share"])
+    says = "on test, " + "; ".join("{} % answered, {} % of these right".format(*point) for point in points)
     yield Drawn((Figure(caption, plots.coverage(found, best["role"]), "single", says=says),))
     yield Table(["Probability, at least", *columns], rows, ("Of ", Span(best["name"]), note))
     yield Text((Span("tlm predict MODEL --at-least", "code"), " marks the other answers as unsure."), "small")

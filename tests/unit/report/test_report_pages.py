@@ -10,14 +10,15 @@ import pytest
 from tests.toy_reports import is_safe, reported, told_of, toy_world
 from tests.toys import words
 from tlm.errors import InputError, printable
-from tlm.evaluation.pages.blocks import Details, Heading, Table
+from tlm.evaluation.pages.blocks import Details, Drawn, Figure, Heading, Table
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.plots import coverage, dots, lines, short
 from tlm.evaluation.pages.text import code, label_text, power, prose, shared_words, signed, visible
 from tlm.evaluation.report import checks
 from tlm.evaluation.report.findings import ENCODERS, MOST_SAID
 from tlm.evaluation.report.lineage import dropped_section
-from tlm.evaluation.report.page import MOST_CLASSES, _classes, _differences
+from tlm.evaluation.report.page import MOST_CLASSES, _classes, _differences, _falls
+from tlm.evaluation.report.page import coverage as coverage_section
 from tlm.evaluation.score.intervals import spread
 
 
@@ -85,6 +86,17 @@ def test_a_figure_says_what_it_shows_and_explains_only_what_it_has(tmp_path: Pat
     heads = [one.index(f">{name}</th>") for name in ("dev", "test", "95 % interval, test", "seeds")]
     assert heads == sorted(heads)  # a phone shows the first ones
     assert "Hollow dots" not in reported(tmp_path, [world.metrics("bm25", seed, 0.6) for seed in range(3)])["html"]
+
+
+def test_a_figure_says_small_losses_and_no_accuracy_where_nothing_is_answered() -> None:
+    assert _falls([{"group": "bm25", "points": [[0, 0.0031], [9, 0.00012]]}]) == "bm25 from 0.0031 to 0.00012"
+    nothing, some = {"share": 0.0, "accuracy": None}, {"share": 0.8, "accuracy": 0.7}
+    found: Any = [{"at_least": least, "dev": some, "test": test} for least, test in ((0.9, nothing), (0.5, some))]
+    given: Any = {"best": {"name": "bm25", "role": "bm25"}, "coverage": found}
+    drawn = next(block for block in coverage_section(given) if isinstance(block, Drawn))
+    assert [figure.says for figure in drawn.blocks if isinstance(figure, Figure)] == [
+        "on test, 80.0 % answered, 70.0 % of these right"
+    ]
 
 
 def test_a_curve_has_the_colour_of_its_group_and_coverage_leaves_out_what_answers_nothing() -> None:

@@ -181,8 +181,8 @@ PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks; wit
 def findings(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> list[str]:
     """Sentences for the top of the report, the most important first.
 
-    At most `MOST_SAID` comparisons are said. Those of all texts and of all encoders, which may be hundreds, yield to
-    others; those of the best model come before the rest.
+    Of the comparisons that have an interval, at most `MOST_SAID` are said. The comparisons of all texts and of all
+    encoders, which may be hundreds, yield to others; of these, the best model's come first.
 
     Args:
         groups: Summaries of the groups.
@@ -196,8 +196,9 @@ def findings(groups: list[Summary], metric: str, differences: Sequence[Differenc
     def rank(one: Difference) -> tuple[bool, bool]:
         return one["question"] in (TEXT, ENCODERS), best["name"] not in (one["first"], one["second"])
 
-    said = differences if len(differences) <= MOST_SAID else sorted(differences, key=rank)[:MOST_SAID]
-    more = len(differences) - len(said)
+    shown = [one for one in differences if one["low"] is not None]
+    said = shown if len(shown) <= MOST_SAID else sorted(shown, key=rank)[:MOST_SAID]
+    more = len(shown) - len(said)
     left = [f"More comparisons are below, in “Differences on test”: {more:,}."] if more else []
     if best is linear:
         only = f"Only the linear model was trained: {score_text(best['test'])} {metric} on test."
@@ -323,7 +324,7 @@ GAINS = {  # what is compared with what else, by question
 def _gains(best: Summary, groups: list[Summary], differences: Sequence[Difference]) -> Iterator[str]:
     """Say what the retrieved text and the network gained, with the two rows that say so."""
     texts = {group["name"]: _text_of(group) for group in groups}
-    for one in (one for one in differences if one["low"] is not None and one["question"] in GAINS):
+    for one in (one for one in differences if one["question"] in GAINS):
         first, second = one["first"], one["second"]
         if one["question"] == AHEAD and first == best["name"]:  # `_use` says it
             continue
@@ -340,12 +341,12 @@ def _text_of(group: Summary) -> str:
 
 def _order(differences: Sequence[Difference]) -> Iterator[str]:
     """Say who is ahead among encoders and among models of others, and where no order is claimed."""
-    with_interval = [one for one in differences if one["low"] is not None and one["question"] in (ENCODERS, OTHERS)]
-    for one in with_interval:
+    asked = [one for one in differences if one["question"] in (ENCODERS, OTHERS)]
+    for one in asked:
         if one["ahead"]:
             ahead = seen_from(one["ahead"], one)
             yield f"{ahead['first']} is ahead of {ahead['second']}: {points(ahead)}."
-    if still_open := [f"{one['first']} and {one['second']}" for one in with_interval if not one["ahead"]]:
+    if still_open := [f"{one['first']} and {one['second']}" for one in asked if not one["ahead"]]:
         yield f"No order is claimed between {', between '.join(still_open)}, because each interval includes 0."
 
 

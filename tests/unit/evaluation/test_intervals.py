@@ -188,11 +188,13 @@ def test_draws_are_kept_for_both_splits_with_and_without_copies():
     assert all(_counts(size, RESAMPLES) is kept for size, kept in zip(sizes, first, strict=True))
 
 
-def test_an_arm_that_is_compared_often_is_added_up_once():
+def test_an_arm_is_added_up_once_and_keeps_the_sums_alone():
     one = arm([0, 1, 0, 1], [[0, 1, 0, 1], [0, 1, 1, 1], [0, 0, 0, 1]])
     assert one.scores is one.scores
     assert one.mean_resampled is one.mean_resampled
     assert one.independent is one.independent
+    shapes = [array.shape for array in vars(one)["_scored"]]
+    assert shapes == [(3,), (1, RESAMPLES)], "what each run scores on each resample is not kept"
 
 
 def test_the_chance_of_being_ahead_is_the_share_of_resamples_in_which_an_arm_is():

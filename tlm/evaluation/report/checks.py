@@ -53,7 +53,7 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
         best: The one that the report recommends.
         task: The task; None if it is gone.
     """
-    found = [*_unchecked(groups, task)]
+    found = list(_unchecked(groups, task))
     found += _copies(groups, best, linear_of(list(summaries)))
     found += _small(groups)
     found += _cut(groups)
@@ -225,7 +225,7 @@ def _hardly_retrieved(groups: Sequence[Group]) -> Iterator[Check]:
         counts = hits.counts if hits is not None else {}
         asked, missed = counts.get("queries", 0), counts.get("no hit", 0)  # 0 queries: drawn, or chosen without any
         if asked and (subset.details["passages"] < LEAST_PASSAGES or 2 * missed > asked):
-            found = f"The text of {subset.details['arm']} has {subset.details['passages']:,} passages"
-            found += f", and {missed:,} of {asked:,} queries found none" * bool(missed)
+            none = f", and {missed:,} of {asked:,} queries found none" if missed else ""
+            found = f"The text of {subset.details['arm']} has {subset.details['passages']:,} passages{none}"
             fit = "use a corpus in the language and field of the task"
             yield Check("TLM012", WARNING, f"{found}, so this run does not say whether retrieved text helps; {fit}.")

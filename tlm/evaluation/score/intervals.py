@@ -128,18 +128,21 @@ class Arm:
     resamples: int = RESAMPLES
 
     @cached_property
-    def _scored(self) -> list[tuple[Floats, Floats]]:
-        return [split.resampled(self.resamples) for split in self.splits]
+    def _scored(self) -> tuple[Floats, Floats]:
+        """`scores` and `mean_resampled`, added up once; the resampled scores of each run are not kept."""
+        found = [split.resampled(self.resamples) for split in self.splits]
+        scores = np.asarray(np.mean([scores for scores, _ in found], axis=0), np.float64)
+        return scores, np.array([resampled.mean(axis=1) for _, resampled in found])
 
-    @cached_property
+    @property
     def scores(self) -> Floats:
         """Score of each run, shape [runs]."""
-        return np.asarray(np.mean([scores for scores, _ in self._scored], axis=0), np.float64)
+        return self._scored[0]
 
-    @cached_property
+    @property
     def mean_resampled(self) -> Floats:
         """Mean score of the runs on each resampled split, shape [splits, resamples]."""
-        return np.array([resampled.mean(axis=1) for _, resampled in self._scored])
+        return self._scored[1]
 
     @cached_property
     def independent(self) -> Floats:

@@ -30,16 +30,16 @@ def trained(uri: str) -> Artifact:
     Raises:
         InputError: there is none, such as of imported predictions or of a report on several tasks.
     """
-    found = _scored(uri)
+    found = resolved(uri, "model", "checkpoint", "metrics", "report")
     model = model_of(found) if found.manifest.kind == "metrics" else found
     if model is None:
         raise InputError(f"{uri} has no model: it is of imported predictions, or of an older version; give a model")
     return model
 
 
-def _scored(uri: str) -> Artifact:
-    """The model, checkpoint or metrics at a URI; of a report, the metrics of the model that it says to use."""
-    found = Artifact.open(uri, "model", "checkpoint", "metrics", "report")
+def resolved(uri: str, *kinds: str) -> Artifact:
+    """The artifact at a URI, of one of these kinds; for a report, the metrics of the model that it says to use."""
+    found = Artifact.open(uri, *kinds)
     return recommended_by(found)[0] if found.manifest.kind == "report" else found
 
 
@@ -72,7 +72,7 @@ def usual_labels(uri: str, model: Artifact | None) -> tuple[str, Mapping[str, in
     if model is None:
         return "task", {}
     with suppress(InputError):  # the scores are gone
-        if (found := _scored(uri)).manifest.kind == "metrics":
+        if (found := resolved(uri)).manifest.kind == "metrics":
             scores = found.json("metrics.json")
             if confusion := scores["splits"]["dev"].get("confusion"):
                 return "dev", dict(zip(scores["labels"], map(sum, zip(*confusion, strict=True)), strict=True))

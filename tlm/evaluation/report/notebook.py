@@ -13,7 +13,7 @@ from tlm.errors import InputError
 from tlm.evaluation.pages.blocks import Heading, Span, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.text import visible
-from tlm.evaluation.predict.models import recommended_by, trained
+from tlm.evaluation.predict.models import resolved, trained
 from tlm.evaluation.score.mix import ReportRow
 from tlm.evaluation.score.scores import metric_names, predictions_of
 
@@ -64,8 +64,7 @@ def notebook(model: str, *, to: str = "model.ipynb") -> str:
     Raises:
         InputError: the file exists, or the metrics are of imported predictions.
     """
-    found = Artifact.open(model, "metrics", "report")
-    metrics = recommended_by(found)[0] if found.manifest.kind == "report" else found
+    metrics = resolved(model, "metrics", "report")
     trained(metrics.uri)  # refuses imported predictions
     path = here(to)
     if path.exists():

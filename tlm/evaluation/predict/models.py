@@ -71,7 +71,7 @@ def usual_labels(uri: str, model: Artifact | None) -> tuple[str, Mapping[str, in
     """
     if model is None:
         return "task", {}
-    with suppress(InputError):  # the scores are gone
+    with suppress(InputError, KeyError):  # the scores are gone, or of an earlier version
         if (found := resolved(uri)).manifest.kind == "metrics":
             scores = found.json("metrics.json")
             if confusion := scores["splits"]["dev"].get("confusion"):

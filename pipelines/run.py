@@ -177,7 +177,7 @@ def main() -> None:
     ready_streams()
     try:
         app()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         fail(for_users(error), "pipelines.run")
 
 

@@ -87,6 +87,12 @@ class HungUp(Terminated):
     by = "SIGHUP"
 
 
+class Unread(TlmError):
+    """The program that read stdout has ended, as `head` does. Commands end as SIGPIPE ends others: without a word."""
+
+    exit_code = 128 + signal.SIGPIPE
+
+
 def _without_password(word: re.Match[str]) -> str:
     """What ends in no @ is not searched: with many ://, as a hostile name may have, that takes n² steps."""
     head, at, rest = word[0].rpartition("@")

@@ -7,13 +7,14 @@ Only the module of the command that is called is imported, so that ``tlm --help`
 import errno
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tlm import __version__
-from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError
+from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError, Unread
 from tlm.progress import say, unheard
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def tlm() -> None:
 def main(run: Callable[[], object] = tlm) -> None:
     """Run the command line, or another program. Errors end it with one sentence on stderr and an exit code.
 
-    The codes: 2 wrong input, 3 interrupted (repeat to resume), 129 SIGHUP, 130 Ctrl-C, 143 SIGTERM.
+    The codes: 2 wrong input, 3 interrupted (repeat to resume), 129 SIGHUP, 130 Ctrl-C, 143 SIGTERM; 141 without a word
+    if the program that read stdout has ended.
     """
     arrived: list[type[Terminated]] = []
     ready_streams()
@@ -106,6 +108,8 @@ def main(run: Callable[[], object] = tlm) -> None:
             signal.signal(number, stop)
     try:
         run()
+    except SystemExit as error:
+        fail(for_users(error))
     except (Exception, _Stopped) as error:
         if arrived:  # even if a library has replaced _Stopped by an error of its own, as pydantic's schemas do
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
@@ -127,6 +131,10 @@ def ready_streams() -> None:
 
 def for_users(error: BaseException) -> TlmError:
     """Return what to tell users of an exception; one that is not for them is raised again."""
+    if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+        error = error.__context__  # for which typer ends with 1
+    if isinstance(error, BrokenPipeError) and _unread():
+        return Unread("")
     if isinstance(error, TlmError):
         return error
     if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "transformers"):
@@ -145,13 +153,20 @@ def for_users(error: BaseException) -> TlmError:
     return InputError(f"{where}: {error.strerror or error}; fix that, then repeat")
 
 
+def _unread() -> bool:
+    """Whether stdout is a pipe that nobody reads any more. Other pipes break, too: of processes and servers."""
+    (stdout := select.poll()).register(1, 0)
+    return bool(stdout.poll(0))
+
+
 class _Stopped(BaseException):
     """A signal arrived. Not an Exception, so that no ``except Exception`` swallows it."""
 
 
 def fail(error: TlmError, program: str = "tlm") -> NoReturn:
-    """End the program with the sentence of an error and its exit code."""
-    say(f"{program}: {error}")
+    """End the program with the sentence of an error, if it has one, and its exit code."""
+    if str(error):
+        say(f"{program}: {error}")
     with unheard("stdout"):  # what cannot be written is not tried again at the exit
         sys.stdout.flush()
     sys.exit(error.exit_code)

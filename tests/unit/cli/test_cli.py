@@ -58,14 +58,15 @@ def test_an_answer_that_finds_no_space_interrupts(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr) == (3, expected)
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["show", "tiny"]])
-def test_an_answer_that_nobody_reads_is_no_traceback(arguments: list[str]) -> None:
+@pytest.mark.parametrize("called", [["tlm.cli", "--version"], ["tlm.cli", "show", "tiny"], ["pipelines.run", "--help"]])
+def test_an_answer_that_nobody_reads_ends_a_command_without_a_word(called: list[str]) -> None:
+    """With the code of SIGPIPE, as in ``tlm predict … | head -1``."""
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "tlm.cli", *arguments]
+    command = [sys.executable, "-m", *called]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=BUFFERED)
     os.close(writer)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_without_docstrings_commands_work() -> None:
@@ -91,6 +92,12 @@ main(run)
     command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code, str(tmp_path / "file")]
     assert subprocess.run(command, cwd=ROOT).returncode == 0
     assert (tmp_path / "file").read_text() == "True ''"
+
+
+def test_another_pipe_that_breaks_is_said() -> None:
+    error = SystemExit(1)  # of typer
+    error.__context__ = BrokenPipeError(errno.EPIPE, "Broken pipe")
+    assert str(for_users(error)) == "while reading or writing: Broken pipe; fix that, then repeat"
 
 
 def test_of_a_copy_the_file_that_is_written_is_named() -> None:

@@ -81,6 +81,19 @@ def test_a_step_on_the_cpu_and_one_without_locks_wait_for_nothing(tmp_path, monk
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,GPU-7"
 
 
+def test_in_the_folder_of_a_group_its_members_lock_one_anothers_cards(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
+    monkeypatch.setenv(LOCKS, str(tmp_path / "outputs" / "gpus"))
+    tmp_path.chmod(0o2770)
+    before = os.umask(0o077)
+    try:
+        with own_cards("auto", 1):
+            modes = [path.stat().st_mode & 0o7777 for path in (tmp_path / "outputs/gpus", tmp_path / "outputs/gpus/4")]
+    finally:
+        os.umask(before)
+    assert modes == [0o2770, 0o660]
+
+
 def test_a_training_is_carried_out_on_cards_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7")
     monkeypatch.setenv(LOCKS, str(tmp_path / "locks"))

@@ -21,6 +21,7 @@ from typing import Any
 from tlm.artifacts.artifact import home
 from tlm.artifacts.produce import Draft, Progress, Recipe, finished, produce
 from tlm.artifacts.spending import Spending
+from tlm.artifacts.stores.local import make_folder
 from tlm.errors import InputError, Interrupted, TlmError
 from tlm.progress import say
 from tlm.settings.options import Compute
@@ -260,7 +261,7 @@ def _cards() -> list[str]:
 def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
     """Lock `count` of these cards, all at the same moment, so that no two steps wait for each other."""
     folder = Path(os.environ[LOCKS])
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for attempt in itertools.count():
         with ExitStack() as held:
             free = (card for card in cards if _lock(folder / card.replace("/", "-"), held))
@@ -277,6 +278,8 @@ def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
 def _lock(path: Path, held: ExitStack) -> bool:
     """Whether the file could be locked until the end of `held`."""
     file = held.enter_context(path.open("a"))
+    with suppress(OSError):  # another user's; in the folder of a group, its members lock one another's files
+        path.chmod(path.parent.stat().st_mode & 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

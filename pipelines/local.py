@@ -65,6 +65,7 @@ class Transcript(io.TextIOBase):
 
     Attributes:
         fault: Class and sentence of the first of our own errors; None if there is none.
+        shown: Whether it was shown, or another traceback.
         went_on: Whether steps began after it, so that it is no longer the last thing shown.
         stopped: Whether a signal ends the pipeline; then no step begins, as a loop of kfp.local would have it.
     """
@@ -72,7 +73,7 @@ class Transcript(io.TextIOBase):
     def __init__(self, log: TextIO) -> None:
         self.log = log
         self.fault: tuple[str, str] | None = None
-        self.went_on = self.stopped = False
+        self.shown = self.went_on = self.stopped = False
         self._rest = ""
         self._traceback: list[str] = []
 
@@ -90,7 +91,7 @@ class Transcript(io.TextIOBase):
         task = _TASK.match(line)
         if fault := _fault(line):
             self.fault = self.fault or fault
-            self._traceback = []
+            self._traceback, self.shown = [], True
             say(f"    {fault[1]}")
         elif line.startswith("Traceback") or (self._traceback and not task):
             self._traceback.append(line)
@@ -103,6 +104,7 @@ class Transcript(io.TextIOBase):
         """Show that a task begins (without a status) or has ended."""
         if status == "FAILURE":  # perhaps by a terminal's signal, which our own handler must see first
             time.sleep(1)
+        self.shown |= bool(self._traceback)
         if not self.stopped:
             for line in self._traceback:
                 say(f"    {line}")
@@ -301,7 +303,8 @@ def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any], end_steps: Ca
             made = str(pipeline(**values).output)
     kind, sentence = transcript.fault or ("", "")
     if kind or not made:  # if kfp.local cannot get a container's exit code, it takes it for a success
-        sentence = sentence if transcript.went_on else "its error is shown above"
+        above = "its error is shown above" if transcript.shown else "it ended without an error, perhaps killed"
+        sentence = sentence if transcript.went_on else above
         failed = InputError if issubclass(getattr(errors, kind, Interrupted), InputError) else Interrupted
         raise failed(f"a step failed: {sentence} (all output is in {file}); {AGAIN}")
     return made

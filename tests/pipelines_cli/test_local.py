@@ -76,14 +76,22 @@ def test_an_error_is_said_again_if_other_steps_went_on(monkeypatch: pytest.Monke
     assert "a step failed: it was changed (all output is in" in said("tlm.errors.Damaged: it was changed", on)
 
 
-def test_a_run_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_step_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where the shell around it is killed, or its container; no error is said to be above then."""
     monkeypatch.setattr(local, "OUTPUTS", tmp_path)
 
-    def pipeline() -> None:
-        raise RuntimeError
+    def said(*lines: str) -> str:
+        def pipeline() -> None:
+            sys.stdout.write("\n".join(["10:00:00.1 - INFO - Executing task 'train'", *lines, ended, ""]))
+            raise RuntimeError
 
-    with pytest.raises(Interrupted, match="a step failed"):
-        local._run_pipeline(pipeline, {}, lambda: None)
+        with pytest.raises(Interrupted) as caught:
+            local._run_pipeline(pipeline, {}, lambda: None)
+        return str(caught.value)
+
+    ended = "10:00:00.1 - ERROR - Task 'train' finished with status FAILURE"
+    assert said("train: 3 steps").startswith("a step failed: it ended without an error, perhaps killed (all")
+    assert said("Traceback:", "TypeError: no").startswith("a step failed: its error is shown above (all")
 
 
 def test_in_the_folder_of_a_group_a_colleague_can_run_the_pipeline_too(

@@ -44,6 +44,7 @@ _TASK = re.compile(
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
+_FULL = re.compile(r"OSError: .*(No space left on device|Disk quota exceeded| written$)")  # numpy has no errno
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
 
@@ -54,6 +55,9 @@ def _fault(line: str) -> tuple[str, str] | None:
         return "Interrupted", "the step was killed, perhaps for lack of memory; free some, or give it more"
     if line == "ModuleNotFoundError: No module named 'torch'":
         return "InputError", NO_TORCH
+    if _FULL.match(line):
+        named = "".join(f" ({name})" for name in re.findall(r"'([^']+)'", line)[-1:])  # of a copy, what is written
+        return "Interrupted", f"no space left on the disk{named}; free some, then repeat"
     error = _ERROR.match(line)
     return (error["kind"], error["sentence"]) if error else None
 

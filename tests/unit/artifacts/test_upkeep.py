@@ -123,6 +123,19 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("page.html", "before")]
 
 
+def test_what_a_killed_process_left_of_a_file_is_removed_when_it_is_written_again(tmp_path: Path) -> None:
+    """Not what another process is writing, nor the parts of another file."""
+    left, other = (tmp_path / f".{name}.0123abcd.part" for name in ("a[1].csv", "b.csv"))
+    with whole(tmp_path / "a[1].csv"):
+        (held,) = tmp_path.iterdir()
+        for path in (left, other, held):
+            path.touch()
+            os.utime(path, (0, 0))
+        with whole(tmp_path / "a[1].csv") as sink:
+            assert (left.exists(), other.exists(), held.exists()) == (False, True, True)
+            sink.write("again")
+
+
 def test_a_file_that_only_we_may_read_stays_so(tmp_path: Path) -> None:
     """Its texts are written to another file, which takes its place."""
     (file := tmp_path / "answers.jsonl").touch(0o600)

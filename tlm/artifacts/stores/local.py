@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import glob
 import os
 import re
 import secrets
@@ -20,6 +21,7 @@ from tlm.errors import InputError
 from tlm.progress import say
 
 STRAY_SECONDS = 86_400.0
+PART_SECONDS = 60.0  # from its last byte on, a part has its final name long before
 
 
 def cache_folder() -> Path:
@@ -115,11 +117,14 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
     """
     target = part = path if path.exists() and not path.is_file() else path.resolve()  # a pipe has no other name
     if (target.is_file() or not target.exists()) and os.access(target.parent, os.W_OK):  # no device
+        _remove_parts(target)
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         sink = part.open("w", encoding="utf-8", newline="")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:  # no full disk
         raise InputError(f"{path} cannot be written: {error.strerror}; name a file in a folder that exists") from None
+    with suppress(OSError):  # there are no locks here
+        fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with suppress(OSError):  # a new file, or a drive without modes
         shutil.copymode(target, part)
     try:
@@ -132,6 +137,16 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
             part.unlink()
             if otherwise:
                 say(otherwise)
+
+
+def _remove_parts(target: Path) -> None:
+    """Remove unfinished files of processes that were killed: old ones whose lock nobody holds."""
+    for part in target.parent.glob(f".{glob.escape(target.name)}.????????.part"):
+        with suppress(OSError):  # held, another user's, or there are no locks here
+            if part.is_file() and time.time() - part.stat().st_mtime > PART_SECONDS:
+                with part.open("a") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    part.unlink()
 
 
 def write_whole(path: Path, text: str) -> None:

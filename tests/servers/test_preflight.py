@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.faulty import LOST, faulty
+from tests.servers.faulty import LOST, Answer, faulty
 from tlm.artifacts.stores import open_store, opened
 from tlm.errors import InputError
 from tlm.runs.preflight import check_run, preflight
@@ -40,6 +40,21 @@ def test_an_answer_that_was_lost_does_not_make_a_store_read_only(s3_root, s3_ser
         opened.cache_clear()
         preflight(root=s3_root)
         assert (lost, list(open_store(s3_root).list(""))) == ([], [])
+
+
+def test_a_key_that_may_not_list_is_refused_before_the_run_and_leaves_nothing(s3_root, s3_server, monkeypatch):
+    """Amazon does not tell it that a file is absent, so the first step would be refused while reading."""
+    no = Answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+    with faulty(s3_server.url, lambda request: no if "list-type" in request.path else None) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        opened.cache_clear()
+        with pytest.raises(InputError, match=r"refused with AccessDenied while listing preflight/.*; check the cred"):
+            preflight(root=s3_root)
+        with pytest.raises(InputError, match="refused with AccessDenied while listing; check the credentials"):
+            list(open_store(s3_root).list(""))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_server.url)
+    opened.cache_clear()
+    assert list(open_store(s3_root).list("")) == []
 
 
 def test_a_store_that_forgets_the_condition_is_warned_of(tmp_path, monkeypatch, capsys):

@@ -100,6 +100,7 @@ def _check_store(store: Store) -> None:
             say(f"warning: {store.root} ignores If-None-Match: run no step twice at the same time on this store")
         if store.read(name) is None:
             raise InputError(f"{store.root}: a new file cannot be read back; the keys need s3:GetObject there")
+        any(store.list(name))  # snapshots are listed; and who may not list, Amazon refuses to say that a file is absent
     finally:
         store.delete(name)
     say(f"store {store.root}: can be written to")

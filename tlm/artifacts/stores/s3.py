@@ -96,7 +96,7 @@ class S3Store:
             (self.cache / name).unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[Stored]:
-        for item in self._items(f"listing {prefix}", "list_objects_v2", "Contents", prefix):
+        for item in self._items(f"listing {prefix}".strip(), "list_objects_v2", "Contents", prefix):
             yield Stored(item["Key"].removeprefix(self.prefix), item["Size"], item["LastModified"].timestamp())
 
     def delete(self, name: str) -> None:

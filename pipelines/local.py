@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 import uuid
 import warnings
@@ -44,7 +45,10 @@ _TASK = re.compile(
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
-_FULL = re.compile(r"OSError: .*(No space left on device|Disk quota exceeded| written$)")  # numpy has no errno
+_FULL = re.compile(  # numpy has no errno; a shell of kfp.local writes the code of each step into the temporary folder
+    r"OSError: .*(No space left on device|Disk quota exceeded| written$)"
+    r"|.*printf: .*(I/O error|No space left on device|Disk quota exceeded)"
+)
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
 
@@ -56,8 +60,9 @@ def _fault(line: str) -> tuple[str, str] | None:
     if line == "ModuleNotFoundError: No module named 'torch'":
         return "InputError", NO_TORCH
     if _FULL.match(line):
-        named = "".join(f" ({name})" for name in re.findall(r"'([^']+)'", line)[-1:])  # of a copy, what is written
-        return "Interrupted", f"no space left on the disk{named}; free some, then repeat"
+        named = re.findall(r"'([^']+)'", line) or [tempfile.gettempdir()] * ("printf: " in line)
+        where = f" ({named[-1]})" if named else ""  # of a copy, what is written
+        return "Interrupted", f"no space left on the disk{where}; free some, then repeat"
     error = _ERROR.match(line)
     return (error["kind"], error["sentence"]) if error else None
 

@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import sys
+import tempfile
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -119,17 +120,19 @@ def test_a_step_that_the_kernel_kills_is_said_in_a_sentence(shell: str, capsys: 
 @pytest.mark.parametrize(
     ("error", "named"),
     [
-        ("[Errno 28] No space left on device", ""),
-        ("[Errno 28] No space left on device: 'folder/model' -> 'store/model'", " (store/model)"),
-        ("[Errno 122] Disk quota exceeded: 'store/model'", " (store/model)"),
-        ("100000 requested and 768 written", ""),
+        ("OSError: [Errno 28] No space left on device", ""),
+        ("OSError: [Errno 28] No space left on device: 'folder/model' -> 'store/model'", " (store/model)"),
+        ("OSError: [Errno 122] Disk quota exceeded: 'store/model'", " (store/model)"),
+        ("OSError: 100000 requested and 768 written", ""),
+        (": 3: printf: printf: I/O error", f" ({tempfile.gettempdir()})"),  # of dash
+        ("sh: line 3: printf: write error: No space left on device", f" ({tempfile.gettempdir()})"),
     ],
 )
 def test_a_disk_that_fills_up_in_a_step_is_a_sentence(
     error: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     transcript = local.Transcript(io.StringIO())
-    transcript.write(f"Traceback (most recent call last):\n  File x\nOSError: {error}\n")
+    transcript.write(f"Traceback (most recent call last):\n  File x\n{error}\n")
     said = f"no space left on the disk{named}; free some, then repeat"
     assert transcript.fault == ("Interrupted", said)
     assert capsys.readouterr().err.splitlines() == [f"    {said}"]

@@ -32,9 +32,10 @@ from tlm.shallow.folder import CONFIG, FAMILY, config_of, known_of
 
 DRAIN_SECONDS = 30
 HEAD_SECONDS = 10
-MOST_UNREAD = 6  # times that an answer may be unread, every `HEAD_SECONDS`
+MOST_UNREAD = 6  # times in a row, every `HEAD_SECONDS`, that nothing of an answer may have been read
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
+SENT_BYTES = 1 << 18  # that the system takes of an answer: with its megabytes, a slow reader seems to read nothing
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
 VERSION_DIGITS = 12  # of an artifact's content
 
@@ -95,6 +96,7 @@ def serve(
         raise InputError(f"cannot listen at {host}, port {port}, for the reason above; choose others") from None
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_BYTES)
     server = uvicorn.Server(config)
     with hidden(), suppress(KeyboardInterrupt):
         server.run([listening])
@@ -121,22 +123,23 @@ def _protocol() -> Any:
     class Timed(H11Protocol):
         """Closes a connection that has not begun a request in `HEAD_SECONDS`, or in twice that after another one.
 
-        One whose client leaves an answer unread so many times is ended: the answer would take memory for ever.
+        One whose client reads nothing of an answer so many times is ended: the answer would take memory for ever.
         """
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.loop.call_later(HEAD_SECONDS, self.check, None, 0)
+            self.loop.call_later(HEAD_SECONDS, self.check, None, 0, 0)
 
-        def check(self, last: Any, unread: int) -> None:
+        def check(self, last: Any, before: int, unread: int) -> None:
             same, waits = self.cycle is last, self.cycle is None or self.cycle.response_complete
-            unread = unread + 1 if same and self.transport.get_write_buffer_size() else 0
-            if unread > MOST_UNREAD:
+            left = self.transport.get_write_buffer_size()
+            unread = unread + 1 if same and left >= before > 0 else 0
+            if unread == MOST_UNREAD:
                 self.transport.abort()
-            elif same and waits and not unread:
+            elif same and waits and not left:
                 self.transport.close()
             elif self in self.connections:
-                self.loop.call_later(HEAD_SECONDS, self.check, self.cycle, unread)
+                self.loop.call_later(HEAD_SECONDS, self.check, self.cycle, left, unread)
 
     return Timed
 

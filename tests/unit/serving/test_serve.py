@@ -428,6 +428,28 @@ def test_an_answer_that_is_not_read_is_dropped_also_one_that_waits_behind_it(mon
     asyncio.run(trial())
 
 
+def test_an_answer_that_is_read_slowly_is_given_whole(monkeypatch) -> None:
+    """A client of a slow network got half of it."""
+    monkeypatch.setattr("tlm.serving.serve.HEAD_SECONDS", 0.1)
+    config = uvicorn.Config(Response(bytes(1 << 22)), lifespan="off", log_level="warning", http=_protocol())
+    server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
+
+    async def trial() -> None:
+        running = asyncio.create_task(server.serve([listening]))
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(1 << 7):
+            assert len(await reader.readexactly(1 << 15)) == 1 << 15
+            await asyncio.sleep(0.02)
+        server.should_exit = True
+        writer.close()
+        await running
+
+    asyncio.run(trial())
+
+
 def test_a_redirect_leads_nowhere_that_the_request_names_and_labels_are_inert(tmp_path, start) -> None:
     hidden = "\u202e\u200b"
     labels = sorted(f"{topic}{hidden}" for topic in TOPICS)

@@ -277,5 +277,10 @@ def _remove(store: Store, folder: str) -> None:
         from tlm.retrieval.search.elastic_build import leave
         from tlm.retrieval.search.index import located
 
-        leave(located(artifact), identity(store))
+        try:
+            details = located(artifact)
+        except InputError as error:  # no index has such a name
+            say(f"warning: only the artifact is removed: {error}")
+        else:
+            leave(details, identity(store))
     remove_artifact(store, folder)

@@ -110,7 +110,7 @@ def located(index: Artifact) -> dict[str, Any]:
     The names are not part of its content: an index by another name gives the same hits. Raises InputError for a name
     that `build_index` refuses: with commas or stars in it, `tlm gc` would remove other indices.
     """
-    check_index_name(name := index.manifest.settings["name"])
+    check_index_name(name := str(index.manifest.settings.get("name")))
     return {**index.details, **_names(name, index.manifest.key)}
 
 

@@ -163,15 +163,21 @@ def test_in_the_folder_of_a_group_all_members_may_read_and_write_whatever_their_
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_file_in_place_of_a_folder_is_no_sign_that_the_artifact_exists(tmp_path):
+    (tmp_path / "model").touch()
+    with pytest.raises(NotADirectoryError):
+        LocalStore(tmp_path).create("model/0123/manifest.json", b"{}")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.EROFS])
 def test_a_store_that_only_others_may_write_to_is_named_with_what_to_do(tmp_path, monkeypatch, code):
     def refuse(path, **_):
         raise OSError(code, os.strerror(code), str(path))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     said = refused(make, f"{tmp_path}")
-    asked = "ask its owner to let you, or copy the whole store and name the copy with --root"
-    assert said == f"{tmp_path}/.scratch cannot be written to: {os.strerror(code)}; {asked}"
+    asked = "ask its owner to let you, or name another folder: for downloads in TLM_CACHE, or a copy of the whole store"
+    assert said == f"{tmp_path}/.scratch cannot be written to: {os.strerror(code)}; {asked} with --root"
 
 
 def test_the_manifest_is_removed_first_so_that_half_an_artifact_is_none(tmp_path, monkeypatch):

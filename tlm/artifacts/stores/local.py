@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import TextIO
 
@@ -47,13 +48,13 @@ def cache_folder() -> Path:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it. In the folder of a group (setgid), the group gets its rights at any umask."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        mode = folder.parent.stat().st_mode
+    new = [*takewhile(lambda one: not one.is_dir(), (folder, *folder.parents))]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in reversed(new):
+        mode = one.parent.stat().st_mode
         if mode & stat.S_ISGID:
             with suppress(OSError):  # another user has just made it, or it is a drive without modes
-                folder.chmod(folder.stat().st_mode | mode & stat.S_IRWXG)
+                one.chmod(one.stat().st_mode | mode & stat.S_IRWXG)
 
 
 @contextmanager
@@ -70,10 +71,12 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
         _remove_stale(parent)
         opened = unheld.open("w")
     except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EROFS):
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        advice = "ask its owner to let you, or copy the whole store and name the copy with --root"
-        raise InputError(f"{parent} cannot be written to: {error.strerror}; {advice}") from None
+        raise InputError(
+            f"{parent} cannot be written to: {error.strerror}; ask its owner to let you, or name another folder: for "
+            "downloads in TLM_CACHE, or a copy of the whole store with --root"
+        ) from None
     with opened as held:
         with suppress(OSError):  # without locks, as on some network drives, what a dead process left stays there
             fcntl.flock(held, fcntl.LOCK_EX)

@@ -20,7 +20,8 @@ BLANKS = (
 )
 _BLANK = re.compile(f"[{BLANKS}]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_PASSWORD = re.compile(r"(?<=://)(?:[^/?#\s]*|[^\s:/]*:\S*)@")  # the user and password of a URL
+_PASSWORD = re.compile(r"(?<=://)(?:[^\s:/]*:\S*|[^/?#\s]*)@")  # the user and password of a URL
+_UP_TO_AT = re.compile(r"(?<!\S)\S+@")  # the last of a word; what has none, as a hostile name, would take n² steps
 
 
 class TlmError(Exception):
@@ -35,7 +36,7 @@ class TlmError(Exception):
     exit_code = 1
 
     def __init__(self, text: str) -> None:
-        super().__init__(printable(re.sub(r"\S+", _without_password, text)))
+        super().__init__(printable(_UP_TO_AT.sub(lambda word: _PASSWORD.sub("…@", word[0]), text)))
 
 
 class InputError(TlmError):
@@ -91,12 +92,6 @@ class Unread(TlmError):
     """The program that read stdout has ended, as `head` does. Commands end as SIGPIPE ends others: without a word."""
 
     exit_code = 128 + signal.SIGPIPE
-
-
-def _without_password(word: re.Match[str]) -> str:
-    """What ends in no @ is not searched: with many ://, as a hostile name may have, that takes n² steps."""
-    head, at, rest = word[0].rpartition("@")
-    return _PASSWORD.sub("…@", head + at) + rest
 
 
 STOPS: dict[int, type[Terminated]] = {signal.SIGTERM: Terminated, signal.SIGINT: Cancelled, signal.SIGHUP: HungUp}

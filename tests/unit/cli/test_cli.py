@@ -198,7 +198,7 @@ def test_every_parameter_is_explained(name: str) -> None:
 def test_a_name_of_many_addresses_does_not_hold_up_the_error_that_quotes_it(tmp_path: Path) -> None:
     """The search for passwords took n² steps: minutes for this file, hours for a megabyte."""
     name = "://a:" * 60_000
-    (tmp_path / "task.jsonl").write_text(f'{{"{name}": 1, "https://me:secret@host https://me:sec/ret@host": 2}}\n')
+    (tmp_path / "task.jsonl").write_text(f'{{"{name}": 1, "https://me:secret@host https://me:s@c/r@host": 2}}\n')
     done = tlm("load-task", f"{tmp_path}/task.jsonl", "--root", f"{tmp_path}/store", timeout=60)
     assert done.returncode == 2
     assert f"has no field 'text'; it has '{name}', 'https://…@host https://…@host'" in done.stderr

@@ -322,7 +322,7 @@ def test_another_place_of_the_same_model_is_warned_of(
         ("http://127.0.0.1:80/api", "without a path"),
         ("http://me:secret@127.0.0.1:80", "registry_address is 'http://…@127.0.0.1:80'; expected the address"),
         ("ftp://127.0.0.1", "expected the address"),
-        ("http://169.254.169.254", "a link-local address"),
+        ("http://169.254.169.254", "an address where clouds serve credentials"),
         ("http://models.invalid:8080", "without TLS anybody on the network"),
         ("https://models.invalid:8443", "but there is no host of this name; correct the address"),
     ],

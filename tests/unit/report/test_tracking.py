@@ -44,7 +44,7 @@ def test_a_report_without_the_client_is_whole(
     ("address", "said"),
     [
         ("http://user:secret@192.0.2.1:5000", "MLFLOW_TRACKING_URI is http://…@192.0.2.1:5000: without TLS anybody"),
-        ("https://169.254.169.254", "a link-local address, where clouds serve credentials"),
+        ("https://169.254.169.254", "an address where clouds serve credentials"),
         ("databricks://user:secret@host", "MLFLOW_TRACKING_URI is 'databricks://…@host'; expected https://host:port"),
         ("http://[bad", "MLFLOW_TRACKING_URI is 'http://[bad'; expected https://host:port"),
     ],

@@ -128,8 +128,10 @@ class Store(Protocol):
 
 HTTP_HOSTS, BUCKETS = "TLM_HTTP_HOSTS", "TLM_BUCKETS"
 # Link-local addresses, and other addresses of the metadata services of clouds, which hand out credentials.
-_FORBIDDEN = "169.254.0.0/16 fe80::/10 fd00:ec2::/32 fd20:ce::/32 100.100.100.200 168.63.129.16"
-FORBIDDEN = tuple(map(ip_network, _FORBIDDEN.split()))
+FORBIDDEN = (
+    *map(ip_network, ("169.254.0.0/16", "fe80::/10", "100.100.100.200", "168.63.129.16")),
+    *(ip_network(f"fd{part}::/32") for part in ("00:42", "00:c1", "00:ec2", "20:ce")),
+)
 _NAT64 = ip_network("64:ff9b::/96")
 
 
@@ -168,9 +170,7 @@ def check_url(url: str, setting: str) -> None:
         raise InputError(f"{setting} is '{shown}'; expected https://host:port")
     found = _addresses(host)
     if any(address in network for address in found for network in FORBIDDEN):
-        raise InputError(
-            f"{setting} is {url}, a link-local address, where clouds serve credentials; name another server"
-        )
+        raise InputError(f"{setting} is {url}, an address where clouds serve credentials; name another server")
     is_this_machine = bool(found) and all(address.is_loopback for address in found)
     if parts.scheme == "http" and not is_this_machine and host not in _listed(HTTP_HOSTS):
         raise InputError(

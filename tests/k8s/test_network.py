@@ -7,6 +7,7 @@ import yaml
 
 from k8s.check.policies import CONNECTIONS, PODS, PORT, Connection, judged, place, pod
 from tests.k8s import tools
+from tlm.artifacts.stores.store import FORBIDDEN
 
 KFP = "kubeflow"
 ES = {"elasticsearch.k8s.elastic.co/cluster-name": "tlm"}
@@ -115,3 +116,13 @@ def test_a_pod_whose_start_failed_is_started_again():
 def test_places_of_servers():
     assert place("https://s3.amazonaws.com") == ("s3.amazonaws.com", 443)
     assert place("http://seaweedfs.kubeflow:9000") == ("seaweedfs.kubeflow", 9000)
+
+
+def test_the_metadata_services_that_no_setting_may_name_cannot_be_reached_either(policies):
+    rules = [rule for one in policies for rule in one["spec"].get("egress", [])]
+    blocks = [peer["ipBlock"] for rule in rules for peer in rule.get("to", []) if "ipBlock" in peer]
+    wide = [block for block in blocks if block["cidr"] in ("0.0.0.0/0", "::/0")]
+    assert wide
+    for block in wide:
+        version = ip_network(block["cidr"]).version
+        assert set(block["except"]) == {str(one) for one in FORBIDDEN if one.version == version}

@@ -178,7 +178,7 @@ def hardened_runner(outputs: Path, network: str, gpus: bool) -> Iterator[Runner]
     with closing(_daemon()) as daemon:
         if not daemon.networks.list(names=[network]):
             raise InputError(f"Docker has no network '{network}'; `docker network ls` lists them")
-        outputs.mkdir(parents=True, exist_ok=True)
+        make_folder(outputs)
 
         def remove() -> None:
             for one in daemon.containers.list(all=True, filters={"label": f"{LABEL}={name}"}, ignore_removed=True):

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from kfp.dsl import HTML, Markdown, Metrics
@@ -99,10 +99,13 @@ def test_in_the_folder_of_a_group_a_colleague_can_run_the_pipeline_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(local, "OUTPUTS", tmp_path / "local_outputs")
+    monkeypatch.setattr(local, "_daemon", MagicMock())
     tmp_path.chmod(0o2775)
     with pytest.raises(Interrupted, match="a step failed"):
         local._run_pipeline(Mock(side_effect=RuntimeError), {}, lambda: None)
-    assert (tmp_path / "local_outputs").stat().st_mode & 0o7777 == 0o2775
+    with local.hardened_runner(tmp_path / "with containers/containers", "bridge", gpus=False):
+        pass
+    assert {folder.stat().st_mode & 0o7777 for folder in tmp_path.iterdir()} == {0o2775}
 
 
 @pytest.mark.parametrize(

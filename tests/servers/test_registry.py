@@ -308,7 +308,7 @@ def test_another_place_of_the_same_model_is_warned_of(
     assert entries(url, name) == before
     said, there = capsys.readouterr().err, before["artifacts"][0]["uri"]
     assert f"warning: the registry knows the same model at {there}, and keeps that address" in said
-    assert f"if there is no model any more, change it in the registry to file://{moved}/model/" in said
+    assert f"if the model is gone from there, change it in the registry to file://{moved}/model/" in said
 
 
 # What is said

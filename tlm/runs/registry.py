@@ -265,7 +265,7 @@ def _entered(registry: Registry, name: str, model: Artifact, about: Entry, files
     to = f"model_versions/{version['id']}/artifacts"
     artifact, new = registry.find_or_create("model_artifact", to, name, version["id"], **files)
     if artifact.get("uri") != files["uri"]:
-        advice = f"if there is no model any more, change it in the registry to {files['uri']}"
+        advice = f"if the model is gone from there, change it in the registry to {files['uri']}"
         say(f"warning: the registry knows the same model at {artifact.get('uri')}, and keeps that address; {advice}")
     for kind, entry in (("model", group), ("version", version)):
         if entry.get("state") == "ARCHIVED":

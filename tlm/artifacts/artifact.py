@@ -17,7 +17,7 @@ from tlm import __version__
 from tlm.artifacts.stores import named_root, open_store
 from tlm.artifacts.stores.store import KINDS, Store, file_sha256, signed_facts, signed_json, value_sha256
 from tlm.errors import Damaged, InputError, TlmError, with_article
-from tlm.progress import say
+from tlm.progress import say, track
 
 MANIFEST = "manifest.json"
 RUN = "run.json"
@@ -309,8 +309,9 @@ class Artifact:
 
     def _folder(self, entries: list[FileEntry]) -> Path:
         """Return the folder of these files, all verified. It has no others, as its reader may load any file in it."""
-        paths = [self.verified(entry) for entry in entries]
-        folder = paths[0].parents[entries[0].name.count("/") - 1]  # the first folder in the names of the entries
+        shown = track(entries, f"reading {self.folder_name}", len(entries), "files")  # on S3, each is a download
+        paths = {self.verified(entry): entry for entry in shown}
+        folder = next(iter(paths)).parents[entries[0].name.count("/") - 1]  # the first in the names of the entries
         for path in folder.rglob("*"):
             if path not in paths and path.is_file() and not path.name.startswith("."):
                 raise Damaged(f"{path} does not belong to {self.uri}; remove it")
@@ -347,7 +348,8 @@ def share_inputs(artifacts: Iterable[Artifact]) -> None:
 
 def remove(store: Store, folder: str) -> None:
     """Remove all files in a folder of `store`, the manifests first: without a manifest there is no artifact."""
-    for stored in sorted(store.list(f"{folder}/"), key=lambda stored: not stored.name.endswith(f"/{MANIFEST}")):
+    files = sorted(store.list(f"{folder}/"), key=lambda stored: not stored.name.endswith(f"/{MANIFEST}"))
+    for stored in track(files, f"removing {folder}", len(files), "files"):
         store.delete(stored.name)
 
 

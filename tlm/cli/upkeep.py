@@ -47,7 +47,8 @@ def download(uri: str, folder: str, *, force: bool = False) -> str:
         raise InputError(f"{target} is not an empty folder; name another, or give --force to write into it")
     target.mkdir(parents=True, exist_ok=True)
     unfinished.write_text(artifact.uri)
-    for entry in artifact.entries():
+    files = artifact.entries()
+    for entry in track(files, f"copying {artifact.folder_name}", len(files), "files"):
         name = entry.logical.removeprefix("model/").removeprefix("tokenizer/")
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)

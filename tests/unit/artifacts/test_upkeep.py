@@ -67,6 +67,20 @@ def test_download_gives_plain_names(tmp_path: Path) -> None:
             download(uri, str(tmp_path / place))
 
 
+def test_copying_and_removing_many_files_show_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
+    store = tmp_path / "store"
+    model = Artifact.open(make(store, "model", 1))
+    download(model.uri, str(tmp_path / "out"))
+    assert f"copying {model.folder_name}: 2 of 2 files" in capsys.readouterr().err
+    model.path("model")
+    assert f"reading {model.folder_name}: 1 of 1 files" in capsys.readouterr().err
+    gc(root=str(store), remove=[model.uri], delete=True)
+    assert f"removing {model.folder_name}: 5 of 5 files" in capsys.readouterr().err
+
+
 def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

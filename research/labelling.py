@@ -17,6 +17,7 @@ from tlm.evaluation.labelling import (
     MOST_CLUSTERED,
     chosen,
     course,
+    doubts_of,
     features_of,
     features_to_learn,
     margins,
@@ -51,7 +52,7 @@ WAYS: dict[str, Way] = {
     "random": _random,
     "unsure": _unsure,
     "unsure, spread": _spread,
-    "label-next": lambda features, count, chances, seed: chosen(features, count, chances),
+    "label-next": lambda features, count, chances, seed: chosen(features, count, doubts_of(chances)),
 }
 
 

@@ -147,13 +147,13 @@ def label_next(
     rows = _rows(pool, fields, max_rejected, known)
     texts, second = zip(*(text_and_pair(row, fields) for row in rows), strict=True)
     pairs = second if fields.pair_field else None
-    chances = _in_portions(open_predictor(folder, device)[0].predict, texts, pairs, "predicting") if folder else None
-    places = chosen(features_of(texts, pairs), min(count, len(rows)), chances)
+    predict = open_predictor(folder, device)[0].predict if folder else None
+    doubts = _in_portions(lambda *own: doubts_of(predict(*own)), texts, pairs, "predicting") if predict else None
+    places = chosen(features_of(texts, pairs), min(count, len(rows)), doubts)
     kept = [rows[place] for place in places]
-    if chances is not None:
-        best, unsure = chances[places].argmax(axis=1), margins(chances[places])
-        for row, label, margin in zip(kept, best.tolist(), unsure.tolist(), strict=True):
-            row |= {"predicted": labels[label], "margin": round(margin, 4)}
+    if doubts is not None:
+        for row, (label, margin) in zip(kept, doubts[places].tolist(), strict=True):
+            row |= {"predicted": labels[int(label)], "margin": round(margin, 4)}
     write_new(to, kept, list(kept[0]))
     say(f"label-next: {len(kept)} of {len(rows):,} texts written to {to}; fill in '{fields.label_field}'")
 
@@ -172,23 +172,32 @@ def _opened(model: str, fields: Fields) -> tuple[Path, list[str], set[str]]:
     return folder, labels, twins_of(read_splits(task, *SPLITS).values()) if task else set()
 
 
-def chosen(features: Floats, count: int, chances: Floats | None = None) -> list[int]:
+def chosen(features: Floats, count: int, doubts: Floats | None = None) -> list[int]:
     """The rows to label, the least sure first.
 
     Args:
         features: Of each text, shape [n, features]: texts that are much alike are near each other.
         count: How many, at most n.
-        chances: Probabilities, shape [n, classes]; None: every cluster gives the text nearest to its centre.
+        doubts: By `doubts_of`; None: every cluster gives the text nearest to its centre.
     """
-    if chances is None:
+    if doubts is None:
         return spread(features, np.arange(len(features)), count)
-    unsure, first, rows = margins(chances), chances.argmax(axis=1), list[int]()
-    classes = sorted((np.flatnonzero(first == label) for label in range(chances.shape[1])), key=len)
+    (first, unsure), rows = doubts.T, list[int]()
+    classes = sorted((np.flatnonzero(first == label) for label in np.unique(first)), key=len)
     for number, members in enumerate(classes):  # what a small class cannot give, larger ones do
         quota = min(len(members), (count - len(rows)) // (len(classes) - number))
         least_sure = members[np.argsort(unsure[members], kind="stable")][: MOST_CLUSTERED * quota]
         rows += spread(features, least_sure, quota, unsure) if quota else []
     return sorted(rows, key=lambda row: (unsure[row], row))
+
+
+def doubts_of(chances: Floats) -> Floats:
+    """The likeliest class of each text and its margin, shape [n, 2]: all that is kept of a large pool's probabilities.
+
+    Args:
+        chances: Probabilities, shape [n, classes].
+    """
+    return np.column_stack([chances.argmax(axis=1), margins(chances)])
 
 
 def margins(chances: Floats) -> Floats:

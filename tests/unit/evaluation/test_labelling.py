@@ -37,6 +37,7 @@ from tlm.evaluation.labelling import (
     EPOCHS,
     chosen,
     course,
+    doubts_of,
     label_errors,
     label_names,
     label_next,
@@ -76,7 +77,7 @@ def test_where_all_texts_are_alike_the_least_sure_of_each_class_come_first(seed:
     """The reference is small-text's `BreakingTies`, here of each class: the lowest differences of the two best."""
     chances = np.random.default_rng(seed).dirichlet(np.ones(classes), 60)
     ties, first = [np.diff(np.sort(row))[-1] for row in chances], chances.argmax(axis=1)
-    found = chosen(np.zeros((60, 3)), count, chances)
+    found = chosen(np.zeros((60, 3)), count, doubts_of(chances))
     assert found == sorted(found, key=lambda row: ties[row])
     parts = {label: [row for row in found if first[row] == label] for label in range(classes)}
     for label, own in parts.items():
@@ -91,7 +92,7 @@ def test_near_duplicates_do_not_fill_the_list(known: bool) -> None:
     """Eight clumps of eight points: each gives one text, with a model its least sure one."""
     features = np.repeat(np.eye(8), 8, axis=0) + np.random.default_rng(0).normal(0, 1e-3, (64, 8))
     chances = np.full((64, 2), 0.5) + np.outer(0.1 + np.arange(64) % 8 / 100, [1, -1]) if known else None
-    found = chosen(features, 8, chances)
+    found = chosen(features, 8, None if chances is None else doubts_of(chances))
     assert sorted(row // 8 for row in found) == list(range(8))
     if known:
         assert {row % 8 for row in found} == {0}
@@ -179,6 +180,18 @@ def test_a_large_pool_is_read_in_portions_that_show_progress(
     for work in ("predicting", "comparing the texts"):
         assert f"{work}: 10 of 10 texts (100%)" in said
     assert "learning word vectors: 10 texts" in said
+
+
+def test_of_a_large_pool_no_probability_of_every_class_is_kept(
+    made: tuple[str, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = list[tuple[int, ...]]()
+    monkeypatch.setattr(
+        "tlm.evaluation.labelling.chosen",
+        lambda features, count, known: kept.append(known.shape) or chosen(features, count, known),
+    )
+    label_next(str(made[2]), made[1], to=str(tmp_path / "next.jsonl"), count=5)
+    assert kept == [(10, 2)]
 
 
 def test_what_label_next_cannot_do_is_said_before_any_work(made: tuple[str, str, Path], tmp_path: Path) -> None:

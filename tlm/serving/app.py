@@ -23,7 +23,7 @@ from starlette.routing import Route
 from tlm import __version__
 from tlm.data.text import normalise
 from tlm.errors import InputError, printable, reason
-from tlm.evaluation.pages.text import BIDI_AND_CONTROLS, escaped
+from tlm.evaluation.pages.text import escaped
 from tlm.evaluation.predict.models import check_pairs
 from tlm.evaluation.predict.predictor import Predictor
 from tlm.progress import say
@@ -38,7 +38,7 @@ class Answer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """The bytes of the body."""
-        return BIDI_AND_CONTROLS.sub(escaped, super().render(content).decode()).encode()
+        return escaped(super().render(content).decode()).encode()
 
 
 class Server:

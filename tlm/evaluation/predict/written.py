@@ -128,7 +128,7 @@ def write_new(to: str, rows: Sequence[dict[str, Any]], head: Sequence[str]) -> N
 
 
 def _json_line(row: dict[str, Any]) -> str:
-    return BIDI_AND_CONTROLS.sub(escaped, json.dumps(row, ensure_ascii=False, allow_nan=False)) + "\n"
+    return escaped(json.dumps(row, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def inert(cell: Any, unseen: re.Pattern[str] = _UNSEEN) -> Any:

@@ -60,6 +60,15 @@ def answers() -> Table:
     return [{"id": f"e{index}", "label": LABELS[(index + (index % 3 == 0)) % 3]} for index in range(30, 50)]
 
 
+def test_reading_predictions_shows_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
+    (tmp_path / "p.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in answers()))
+    import_predictions(str(tmp_path / "p.jsonl"), task_of(tmp_path), name="other")
+    assert "reading predictions: 20 rows" in capsys.readouterr().err
+
+
 def chances(sure: float = 0.5) -> Table:
     """Probabilities that agree with `answers`."""
     rest = (1 - sure) / 2

@@ -22,6 +22,7 @@ from tlm.data.tasks.labelled import label_of, labels_of
 from tlm.data.tasks.metrics import UNFITTED, above, sum_in_order
 from tlm.errors import InputError, nearest, printable
 from tlm.evaluation.score.scores import Prediction, scored, write_metrics
+from tlm.progress import track
 from tlm.settings.options import NOT_NEGATIVE
 
 VERSION = 5
@@ -110,7 +111,7 @@ def _by_id(file: RawFile, recipe: Recipe, known: set[str], ignored: set[str]) ->
     id_field, label_field = (recipe.settings[name] for name in ("id_field", "label_field"))
     labels, found = classes_of(recipe.inputs["task"]), dict[str, _Answer]()
     several, ids = recipe.inputs["task"].details["problem"] == SEVERAL, known | ignored
-    for row in read(file, _columns(file, id_field, label_field)):
+    for row in track(read(file, _columns(file, id_field, label_field)), "reading predictions", unit="rows"):
         where = f"{file.where}:{row.line}"
         if isinstance(row, Reject):
             raise InputError(f"{where}: {row.reason}, {row.detail}; fix the row")

@@ -135,6 +135,8 @@ def test_predictions_of_others_are_compared_with_what_is_recommended_but_never_i
     pairs = [(one.first, one.second) for one in planned([LINEAR, MIXED, others])]
     assert ("linear", "llm") in pairs
     assert ("static-bm25 + linear", "llm") in pairs
+    alone = "Use static-bm25 + linear: 53.0 macro-F1 on test. It is the best of the models made here on dev."
+    assert said([MIXED, others], 0.9)[0] == alone
     assert said([others], 0.9)[0] == "Use llm: 90.0 macro-F1 on test. It is the best of these models on dev."
 
 

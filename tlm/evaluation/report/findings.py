@@ -272,7 +272,9 @@ def _use(groups: list[Summary], metric: str, differences: Sequence[Difference]) 
     scored = f"{score_text(chosen['test'])} {metric} on test{runs}."
     simpler = _simpler(groups, best)
     if difference is None:
-        return f"Use {chosen['name']}: {scored}{simpler or ' It is the best of these models on dev.'}"
+        of_ours = chosen["kind"] != IMPORTED and any(group["kind"] == IMPORTED for group in groups)
+        best_of = f" It is the best of {'the models made here' if of_ours else 'these models'} on dev."
+        return f"Use {chosen['name']}: {scored}{simpler or best_of}"
     if chosen is linear:
         return f"Use the linear model: {scored} {_passed_over(best, linear, difference)}{simpler}"
     return f"Use {chosen['name']}: {scored} {_ahead(difference)}{simpler}"

@@ -79,6 +79,10 @@ def test_copying_and_removing_many_files_show_progress(
     assert f"reading {model.folder_name}: 1 of 1 files" in capsys.readouterr().err
     gc(root=str(store), remove=[model.uri], delete=True)
     assert f"removing {model.folder_name}: 5 of 5 files" in capsys.readouterr().err
+    snapshots = Progress("0" * 24, str(store))
+    for step in range(1, 5):  # training, which removes old ones, shows a bar of its own
+        snapshots.save(step, lambda folder: (folder / "state").touch())
+    assert "removing" not in capsys.readouterr().err
 
 
 def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(

@@ -32,6 +32,7 @@ from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
 from tlm.artifacts.stores.local import make_folder
 from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted
+from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.predict.models import trained
 from tlm.progress import say
 from tlm.runs.pods import S3_KEYS, USER
@@ -281,14 +282,23 @@ def run_pipeline(
 
 
 def _print_report(uri: str) -> None:
+    from tlm.evaluation.report.page import brief  # loads matplotlib, which takes a while
+
     artifact = Artifact.open(uri, "report")
+    if sys.stdout.isatty() and "task" in (contents := artifact.json("report.json")):  # not on several tasks
+        sys.stdout.write(f"\n{terminal(brief(contents))}\n\n")
+    else:
+        _print_markdown(artifact)
+    with suppress(InputError):  # a report on several tasks, or on imported predictions
+        sys.stdout.write(f"Model: {trained(uri).uri}\n")
+    sys.stdout.write(f"Report: {artifact.path('report.html')}\n")
+
+
+def _print_markdown(artifact: Artifact) -> None:
     headline, results, *others = artifact.path("report.md").read_text(encoding="utf-8").split("\n## ")
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages
     checks = [section for section in others if section.startswith("Checks\n")]
     sys.stdout.write("\n" + "\n## ".join([headline, results, *checks]) + "\n")
-    with suppress(InputError):  # a report on several tasks, or on imported predictions
-        sys.stdout.write(f"Model: {trained(uri).uri}\n")
-    sys.stdout.write(f"Report: {artifact.path('report.html')}\n")
 
 
 def _without_retries(pipeline: BaseComponent) -> BaseComponent:

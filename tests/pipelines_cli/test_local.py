@@ -302,3 +302,17 @@ def test_the_component_of_the_report_passes_prices_and_notes_on(tmp_path: Path) 
     made = data.report.python_func(runs[0], runs[1:], root, *pages, **prices, **said)
     notes = ["one", "two", "three"]
     assert made == report(runs, prices=Prices(**prices), notes=notes, against=runs[0], root=root)
+
+
+def test_a_terminal_shows_the_answer_and_a_table_without_the_words_about_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    made = report([toy_world(tmp_path).metrics("bm25", seed, 0.6) for seed in (0, 1)], root=str(tmp_path))
+    local._print_report(made)
+    assert "| Model | " in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    local._print_report(made)
+    shown = capsys.readouterr().out
+    assert "Use bm25: " in shown
+    assert "Bold:" not in shown
+    assert "|" not in shown

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -357,15 +358,28 @@ def write_report(folder: Path, contents: Contents) -> None:
     write_pages(folder, "report", contents["task"]["name"], list(_blocks(contents)), contents)
 
 
-def _blocks(contents: Contents) -> Iterator[Block]:
+def brief(contents: Contents) -> Iterator[Block]:
+    """What a terminal shows at the end of a run: what was found, the scores of all models, the checks."""
+    yield from _opening(contents)
+    groups = contents["groups"]
+    yield Heading("Results")
+    yield replace(_scores(groups, contents["task"], contents["best"]["name"] if groups[1:] else "", []), note="")
+    yield from checks.section(contents["checks"])
+
+
+def _opening(contents: Contents) -> list[Block]:
     task, warnings = contents["task"], checks.warnings(contents["checks"])
     first, *others = contents["findings"]
     findings = [_lede(first, contents["best"]), *map(_headed, others)]
-    yield from blocks.opening("TLM report", Span(task["name"]), _facts(task), findings, contents["gone"], warnings)
+    return blocks.opening("TLM report", Span(task["name"]), _facts(task), findings, contents["gone"], warnings)
+
+
+def _blocks(contents: Contents) -> Iterator[Block]:
+    yield from _opening(contents)
     yield from results(contents)
     yield from checks.section(contents["checks"])
     if contents["since"]:
-        yield from since.section(contents["since"], task["metric_name"])
+        yield from since.section(contents["since"], contents["task"]["metric_name"])
     yield from curves_section(contents["curves"], contents["groups"])
     yield from predictions(contents)
     yield from coverage(contents)

@@ -270,7 +270,7 @@ def test_the_command_prints_for_people_and_for_programs(made: dict[str, str]) ->
         assert f"{total:+.4g}" in answer
         words, rest = " ".join(answer.split()), sum([*part["features"].values()][2:])
         assert part["method"] in words
-        assert f"all others │ {rest:+.4g} │" in words
+        assert f"all others {rest:+.4g} " in words
     assert (len(facts["nearest"]), len(facts["passages"])) == (2, 2)
 
 

@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -87,36 +90,59 @@ def terminal(blocks: Iterable[page.Block], *, styled: bool | None = None) -> str
     colours = {"force_terminal": True, "color_system": "standard"} if styled else {}
     console = Console(highlight=False, no_color=styled is False, **colours)  # type: ignore[arg-type]
     with console.capture() as captured:
-        for shown in (one for block in blocks for one in _shown(block)):
-            console.print(shown, soft_wrap=isinstance(shown, Text))
+        for shown in (one for block in blocks for one in _shown(block, console.width)):
+            console.print(shown, soft_wrap=isinstance(shown, Text) and not console.is_terminal)
     return captured.get().strip("\n")
 
 
-def _shown(block: page.Block) -> Iterator[Table | Text]:
+def _shown(block: page.Block, width: int) -> Iterator[Table | Text]:
     """What a terminal shows of a block, in order."""
     match block:
         case page.Heading():
             yield _styled("\n", block.line, style="bold")
         case page.Text():
-            yield _styled(block.line)
+            yield _styled(block.line, style="bold" if block.style == "lede" else "")
         case page.Items() | page.Card():
-            yield from (_styled("  ", line) for line in block.lines)
+            start = "- " if isinstance(block, page.Items) else "  "
+            yield from (_styled(start, line) for line in block.lines)
         case page.Table():
-            yield _grid(block)
+            yield from _grids(block, width)
             if block.note:
                 yield _styled(block.note)
         case page.Details():
-            yield _styled(block.summary)
-            yield from (one for inner in block.blocks for one in _shown(inner))
+            yield _styled("\n", block.summary, style="bold")
+            yield from (one for inner in block.blocks for one in _shown(inner, width))
 
 
-def _grid(table: page.Table) -> Table:
-    grid = Table()
-    for column in table.whole_columns:
-        grid.add_column(_styled(column.name), justify="right" if column.kind == "number" else "left", overflow="fold")
-    for row in table.rows:
-        grid.add_row(*map(_styled, row))
-    return grid
+def _grids(table: page.Table, room: int) -> Iterator[Table]:
+    """A table as wide as the room. If its numbers would break, several ones, each with the names of the rows."""
+    columns, rows = table.whole_columns, [[_styled(cell) for cell in row] for row in table.rows]
+    names = [_styled(column.name) for column in columns]
+    cells = [[row[place].cell_len for row in rows if len(row) > max(place, 1)] for place in range(len(names))]
+    least = [max([0, *own, *map(cell_len, name.plain.split())]) for own, name in zip(cells, names, strict=True)]
+    needs = [size if column.kind == "number" else min(size, 16) for size, column in zip(least, columns, strict=True)]
+    needs[0] = min(least[0], 24)
+    parts: list[list[int]] = [[0]]
+    for place in range(1, len(columns)):
+        is_full = sum(needs[one] + 2 for one in parts[-1]) + needs[place] > room
+        parts += [[0]] * (is_full and len(parts[-1]) > 1)
+        parts[-1] = [*parts[-1], place]
+    for part in parts:
+        grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        spare = room - sum(needs[one] + 2 for one in part) + 2
+        kept = dict[int, int]()
+        for place in sorted(part, key=lambda place: least[place]):  # stays whole
+            if (more := least[place] - needs[place]) <= spare:
+                kept[place], spare = least[place], spare - more
+        if sum(max(least[place], names[place].cell_len) + 2 for place in part) - 2 <= room:
+            kept = {}
+        for place in part:
+            justify: Any = "right" if columns[place].kind == "number" else "left"
+            grid.add_column(names[place], justify=justify, overflow="fold", width=kept.get(place))
+        for number, row in enumerate(rows):
+            strong = "bold" if len(row) == 1 or number in table.strong else ""
+            grid.add_row(*(row[place] for place in part if place < len(row)), style=strong)
+        yield grid
 
 
 def _styled(*lines: page.Line, style: str = "") -> Text:

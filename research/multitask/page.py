@@ -47,9 +47,12 @@ def _results(tasks: Rows, arms: Rows) -> Iterator[Block]:
     )
     yield Heading("Results")
     yield Table(["Task", Column("metric", "left"), *heads], rows, note, frozenset([len(tasks)]))
-    figures = [
-        Figure(task["name"], plots.dots(task["groups"], f"{task['metric_name']} on test"), "full") for task in tasks
-    ]
+    figures = []
+    for task in tasks:
+        label = f"{task['metric_name']} on test"
+        wide, narrow = (plots.dots(task["groups"], label, narrow=narrow) for narrow in (False, True))
+        says = ", ".join(f"{group['name']} {score_text(group['test'])}" for group in task["groups"])
+        figures.append(Figure(task["name"], wide, "full", narrow, says))
     dashed = " Dashed: the baseline." if arms[0]["arm"] == "baseline" else ""
     yield Drawn((*figures, Text(f"A dot for each seed. Stroke: mean. Band: 95 % interval.{dashed}", "small")))
 

@@ -8,7 +8,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.report import report
 from tlm.settings.options import Prices
 
-VERSION = 10
+VERSION = 11
 
 
 def report_multitask(

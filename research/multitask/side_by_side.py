@@ -169,7 +169,7 @@ def _claim(found: Difference) -> str:
     if found["low"] is None:
         return f"fewer than {LEAST_SEEDS} seeds give no interval, so no order is claimed"
     claim = f"{found['ahead']} is ahead" if found["ahead"] else "no order is claimed"
-    return f"{claim} ({points(found)})"
+    return f"{claim}: {points(found)}"
 
 
 def _flops(together: Contents, other: Contents) -> Iterator[str]:

@@ -100,6 +100,7 @@ def test_scores_stand_side_by_side_and_their_mean_is_that_of_each_seed(runs, mad
     for name in ("multi-task", "bm25", "other", "toy", "Pearson correlation", "macro-F1", "mean of the tasks"):
         assert name in page
         assert name in plain
+    assert page.count("<picture>") == 2  # with a drawing for phones
     assert "<script" not in page
     assert "future work" in page
 
@@ -135,7 +136,7 @@ def test_an_order_is_claimed_only_where_intervals_carry_it(runs, made):
     assert [one["task"] for one in (over_tasks, *of_tasks)] == ["", "other", "toy"]
     assert over_tasks["mean"] == pytest.approx(statistics.mean(one["mean"] for one in of_tasks))
     apart = over_tasks["low"] > 0 or over_tasks["high"] < 0
-    assert ("no order is claimed" in first) != apart
+    assert ("no order is claimed: " in first) != apart
     few = [uris[0] for tasks in runs.metrics.values() for uris in tasks]
     short = told_by(Artifact.open(report_multitask(few, root=str(runs.root))))
     assert "fewer than 3 seeds give no interval, so no order is claimed" in short["findings"][0]

@@ -10,9 +10,10 @@ import pytest
 from tests.toy_reports import is_safe, reported, told_of, toy_world
 from tests.toys import words
 from tlm.errors import InputError, printable
-from tlm.evaluation.pages.blocks import Details, Drawn, Figure, Heading, Table
+from tlm.evaluation.pages.blocks import SPARE_ROLES, Details, Drawn, Figure, Heading, Span, Table, Text
 from tlm.evaluation.pages.plain import markdown
 from tlm.evaluation.pages.plots import coverage, dots, lines, short
+from tlm.evaluation.pages.render import html
 from tlm.evaluation.pages.text import code, label_text, power, prose, shared_words, signed, visible
 from tlm.evaluation.report import checks
 from tlm.evaluation.report.findings import ENCODERS, MOST_SAID
@@ -104,9 +105,18 @@ def test_a_curve_has_the_colour_of_its_group_and_coverage_leaves_out_what_answer
     drawn = lines({"lines": [{"group": "two", "points": [(0, 1.0), (1, 0.5)]}]}, groups)
     assert "stroke: var(--random)" in drawn
     assert "var(--bm25);" not in drawn.partition("<defs>")[2]
+    assert "stroke-dasharray" not in drawn
     some, none = {"share": 0.5, "accuracy": 0.9}, {"share": 0.0, "accuracy": None}
     drawn = coverage([{"dev": some, "test": some}, {"dev": some, "test": none}], "bm25")
     assert len(re.findall(r"<use [^>]*var\(--(?:muted|bm25)\)[^>]*/>", drawn)) == 3 + 2  # and those of the legend
+
+
+def test_curves_without_a_colour_of_their_own_differ_in_dashes_too_as_their_key_does() -> None:
+    groups = [{"name": role, "role": role} for role in SPARE_ROLES]
+    drawn = lines({"lines": [{"group": role, "points": [(0, 1.0), (1, 0.5)]} for role in SPARE_ROLES]}, groups)
+    assert len(set(re.findall(r"stroke-dasharray: ([^;]*);", drawn))) == len(SPARE_ROLES)
+    chips = html("t", [Text(tuple(Span("a", "name", role) for role in SPARE_ROLES), "legend curves")])
+    assert len(set(re.findall(r"--on: (.*?)\"", chips))) == len(SPARE_ROLES)
 
 
 def test_each_row_that_was_left_out_is_counted_once(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class Text:
     """A paragraph."""
 
     line: Line
-    style: Literal["", "lede", "facts", "small", "note", "legend", "warning"] = ""
+    style: Literal["", "lede", "facts", "small", "note", "legend", "legend curves", "warning"] = ""
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,9 @@ OWN_ROLES = ("baseline", "task-only", "random", "bm25")  # arms with a colour of
 
 
 SPARE_ROLES = tuple(f"other-{number}" for number in range(5))  # the colours of all others, in turn
+
+
+DASHES = dict(zip(SPARE_ROLES, ((8, 2), (1, 1.5), (3, 1.5), (4, 4), (1.5, 4)), strict=True))  # of curves: line, gap
 
 
 def roles(arms: Iterable[str]) -> list[str]:

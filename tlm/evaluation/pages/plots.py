@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, RULE, css_colours
+from tlm.evaluation.pages.blocks import COLOURS, DASHES, INK, MUTED, RULE, css_colours
 
 TICKS = {"color": RULE, "labelcolor": MUTED, "labelsize": 9, "major.size": 0, "minor.size": 0}
 STYLE: dict[Any, Any] = {
@@ -75,10 +75,12 @@ def dots(groups: Sequence[Mapping[str, Any]], label: str, *, best: str = "", nar
 def lines(panel: dict[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
     """A panel of loss curves: a line for each group."""
     figure, [axes] = panels(4.0, 2.4)
-    tones = {group["name"]: _tone(group) for group in groups}
+    styles: dict[str, dict[str, Any]] = {
+        group["name"]: {"color": _tone(group), "linestyle": (0, DASHES.get(group["role"]))} for group in groups
+    }
     for line in panel["lines"]:
         steps, losses = zip(*line["points"], strict=True)
-        axes.plot(steps, losses, color=tones[line["group"]], linewidth=1.6, solid_joinstyle="round")
+        axes.plot(steps, losses, linewidth=1.6, solid_joinstyle="round", **styles[line["group"]])
     axes.set_xlabel("step")
     return svg(figure)
 

@@ -146,7 +146,8 @@ def _inline(inline: page.Inline) -> str:
 def _tone(role: str) -> str:
     if role not in page.COLOURS:
         raise ValueError(f"{role} is no role; expected one of {', '.join(page.COLOURS)}")
-    return f"--tone: var(--{role})"
+    dash = page.DASHES.get(role)
+    return f"--tone: var(--{role})" + (f"; --on: {2 * dash[0]:g}px; --off: {2 * dash[1]:g}px" if dash else "")
 
 
 def _class(names: str) -> str:

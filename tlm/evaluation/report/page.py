@@ -111,7 +111,7 @@ def curves_section(panels: Rows, groups: Sequence[Summary]) -> Iterator[Block]:
     if not panels:
         return
     drawn = {line["group"] for panel in panels for line in panel["lines"]}
-    legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend")
+    legend = Text(tuple(named(group) for group in groups if group["name"] in drawn), "legend curves")
     figures = [Figure(panel["title"], plots.lines(panel, groups), says=_falls(panel["lines"])) for panel in panels]
     yield Drawn((Heading("Training"), legend, *figures, Text(CURVES, "small")))
 

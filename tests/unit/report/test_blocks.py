@@ -275,3 +275,9 @@ def test_a_terminal_marks_the_answer(monkeypatch) -> None:
     )
     assert "\x1b[1mUse it.\x1b[0m" in told
     assert "\x1b[1ma\x1b[0m" in told
+
+
+def test_a_notebook_shows_a_page_once_and_no_empty_outputs(monkeypatch) -> None:
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *given: pytest.fail("an output of its own"))
+    assert "words" in terminal([Text("words")])

@@ -56,7 +56,7 @@ def test_every_cell_runs(kind: str, tmp_path: Path) -> None:
         with redirect_stdout(StringIO()) as said:
             exec(source, names)  # noqa: S102
         shown.append(said.getvalue())
-    assert len(shown[0].splitlines()) == len(names["wrong"]) > 0
+    assert shown[0].count("\n\n") == len(names["wrong"]) > 0  # each apart from the next
     assert "Nearest training texts" in shown[1]
     assert len(shown[2].splitlines()) == len(names["TEXTS"]) > 0
 

@@ -89,6 +89,7 @@ def terminal(blocks: Iterable[page.Block], *, styled: bool | None = None) -> str
     """The blocks as wide as the terminal; `styled` with bold and underlined words, by default where it shows them."""
     colours = {"force_terminal": True, "color_system": "standard"} if styled else {}
     console = Console(highlight=False, no_color=styled is False, **colours)  # type: ignore[arg-type]
+    console.is_jupyter = False  # else a notebook shows an empty output for each table
     with console.capture() as captured:
         for shown in (one for block in blocks for one in _shown(block, console.width)):
             console.print(shown, soft_wrap=isinstance(shown, Text) and not console.is_terminal)

@@ -39,7 +39,7 @@ from tlm.evaluation.report.notebook import mistakes
 METRICS = {uri!r}
 wrong = mistakes(METRICS)
 for row in wrong:
-    print(f"{{row['gold']}}, not {{row['predicted']}} ({{row['weight']:.2f}}): {{row['text']}}")"""
+    print(f"{{row['gold']}}, not {{row['predicted']}} ({{row['weight']:.2f}})\\n    {{row['text']}}\\n")"""
 EXPLAIN = """\
 from tlm.cli.show import explain
 

@@ -14,6 +14,7 @@ from pipelines.compiled import of_this_code, read_parameters
 from pipelines.run import app
 from research.__main__ import STUDIES
 from tests import commands_page
+from tlm.artifacts.stores.store import KINDS
 from tlm.cli.main import COMMANDS, build
 
 HOME = Path(__file__).parents[3]
@@ -81,10 +82,19 @@ def test_every_command_is_in_the_table() -> None:
 
 def test_each_command_has_an_example() -> None:
     pages = [(HOME / name).read_text(encoding="utf-8") for name in ("docs/commands.md", "research/README.md")]
-    examples = "".join(re.findall(r"^```\n(.*?)^```", "\n".join(pages), re.MULTILINE | re.DOTALL))
+    examples = "".join(re.findall(r"^```[^\n]*\n(.*?)^```", "\n".join(pages), re.MULTILINE | re.DOTALL))
     everything = {(program, name) for program, names in NAMES.items() for name in names}
     told = "give an example of each in docs/commands.md, of a study in research/README.md"
     assert set(CALL.findall(examples)) == everything, told
+
+
+def test_the_diagram_names_commands_and_what_they_make() -> None:
+    page = (commands_page.DOCS / "commands.md").read_text(encoding="utf-8")
+    (drawn,) = re.findall(r"^```mermaid\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    found = dict(re.findall(r'\["<b>([a-z-]+)</b><br>(\w+)"\]', drawn))
+    assert len(found) == drawn.count("<b>")
+    assert set(found) <= set(NAMES[TLM])
+    assert set(found.values()) <= {*KINDS}
 
 
 def test_the_parameters_of_readme_are_those_of_the_pipelines(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def tune(
     trials.append(Trial(None, 1, Artifact.open(linear)))
     inputs = {f"metrics-{number:03d}": trial.metrics for number, trial in enumerate(trials)}
     uri = produce(Recipe("study", "tune", VERSION, {"start": base.model_dump()}, inputs), root, _write, trials, base)
-    say(terminal(_page(Artifact.open(uri).json("study.json"))).strip("\n"))
+    say(terminal(_page(Artifact.open(uri).json("study.json")), styled=False))  # say spells codes out
     return uri
 
 

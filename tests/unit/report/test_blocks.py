@@ -277,6 +277,13 @@ def test_a_terminal_marks_the_answer(monkeypatch) -> None:
     assert "\x1b[1ma\x1b[0m" in told
 
 
+def test_plain_words_have_no_codes_on_a_terminal_either(monkeypatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    page = [Heading("a"), Table(["b", "c"], [("d", "1")], "", frozenset([0]))]
+    assert "\x1b" in terminal(page)
+    assert "\x1b" not in terminal(page, styled=False)
+
+
 def test_a_notebook_shows_a_page_once_and_no_empty_outputs(monkeypatch) -> None:
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("rich.jupyter.display", lambda *given: pytest.fail("an output of its own"))

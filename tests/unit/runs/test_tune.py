@@ -79,8 +79,9 @@ def test_the_settings_around_the_given_ones_are_tried_each_once() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_search_keeps_settings_that_are_tied_and_its_repetition_makes_nothing(
-    world: tuple[str, str], capsys: pytest.CaptureFixture[str]
+    world: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     study = Artifact.open(tune(*world, overrides=["retrieve.top_k=10"]))
     found = read_json(study, "study.json")
     first, last = ([row for row in found["rows"] if row["part"] == part] for part in (3, 1))
@@ -100,7 +101,9 @@ def test_a_search_keeps_settings_that_are_tied_and_its_repetition_makes_nothing(
     chosen, word = (started, "Keep") if started["tied"] else (cheapest, "Use")
     assert study.details["overrides"] == found["overrides"] == chosen["settings"]
     assert resolve("pocket", found["overrides"].split()).retrieve.top_k in (2, 10)
-    assert f"{word} {chosen['settings']}" in capsys.readouterr().err.replace("\n", " ")
+    shown = capsys.readouterr().err
+    assert f"{word} {chosen['settings']}" in shown.replace("\n", " ")
+    assert r"\x1b" not in shown
 
     root = Path(study.store.root)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("manifest.json")}

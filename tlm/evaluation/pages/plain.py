@@ -87,8 +87,8 @@ def _inline(inline: page.Inline) -> str:
 
 def terminal(blocks: Iterable[page.Block], *, styled: bool | None = None) -> str:
     """The blocks as wide as the terminal; `styled` with bold and underlined words, by default where it shows them."""
-    colours = {"force_terminal": True, "color_system": "standard"} if styled else {}
-    console = Console(highlight=False, no_color=styled is False, **colours)  # type: ignore[arg-type]
+    given: Any = {} if styled is None else {"force_terminal": styled, "color_system": "standard" if styled else None}
+    console = Console(highlight=False, **given)
     console.is_jupyter = False  # else a notebook shows an empty output for each table
     with console.capture() as captured:
         for shown in (one for block in blocks for one in _shown(block, console.width)):
@@ -107,7 +107,8 @@ def _shown(block: page.Block, width: int) -> Iterator[Table | Text]:
             start = "- " if isinstance(block, page.Items) else "  "
             yield from (_styled(start, line) for line in block.lines)
         case page.Table():
-            yield from _grids(block, width)
+            for number, grid in enumerate(_grids(block, width)):
+                yield from (Text(), grid) if number else (grid,)
             if block.note:
                 yield _styled(block.note)
         case page.Details():

@@ -268,6 +268,13 @@ def test_numbers_of_a_narrow_terminal_stay_whole_with_the_names_of_their_rows(mo
     assert sum(line.startswith("linear + task-only ") for line in told) > 1  # in each part
 
 
+def test_numbers_stay_whole_below_a_long_heading_of_rows_and_names_beside_a_long_class(monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    rows: list[Row] = [("a heading longer than the table is wide",), ("m", "123.456 ± 12.345", "123.456 ± 12.345")]
+    assert terminal([Table(["", "a", "b"], rows)], styled=False).count("123.456 ± 12.345") == 2
+    assert "bm25  " in terminal([Table(["Model", "c" * 60], [("bm25", "1")])], styled=False)
+
+
 def test_a_terminal_marks_the_answer(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     told = terminal(

@@ -120,27 +120,24 @@ def _grids(table: page.Table, room: int) -> Iterator[Table]:
     """A table as wide as the room. If its numbers would break, several ones, each with the names of the rows."""
     columns, rows = table.whole_columns, [[_styled(cell) for cell in row] for row in table.rows]
     names = [_styled(column.name) for column in columns]
-    cells = [[row[place].cell_len for row in rows if len(row) > max(place, 1)] for place in range(len(names))]
+    cells = [[row[place].cell_len for row in rows if place < len(row)] for place in range(len(names))]
     least = [max([0, *own, *map(cell_len, name.plain.split())]) for own, name in zip(cells, names, strict=True)]
-    needs = [size if column.kind == "number" else min(size, 16) for size, column in zip(least, columns, strict=True)]
+    whole = zip(least, columns, strict=True)
+    needs = [min(size, room // 2 if column.kind == "number" else 16) for size, column in whole]
     needs[0] = min(least[0], 24)
     parts: list[list[int]] = [[0]]
     for place in range(1, len(columns)):
         is_full = sum(needs[one] + 2 for one in parts[-1]) + needs[place] > room
         parts += [[0]] * (is_full and len(parts[-1]) > 1)
-        parts[-1] = [*parts[-1], place]
+        parts[-1].append(place)
     for part in parts:
         grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        spare = room - sum(needs[one] + 2 for one in part) + 2
-        kept = dict[int, int]()
-        for place in sorted(part, key=lambda place: least[place]):  # stays whole
-            if (more := least[place] - needs[place]) <= spare:
-                kept[place], spare = least[place], spare - more
-        if sum(max(least[place], names[place].cell_len) + 2 for place in part) - 2 <= room:
-            kept = {}
+        is_tight = sum(max(least[place], names[place].cell_len) + 2 for place in part) - 2 > room
         for place in part:
-            justify: Any = "right" if columns[place].kind == "number" else "left"
-            grid.add_column(names[place], justify=justify, overflow="fold", width=kept.get(place))
+            aligned: Any = {"justify": "left"}
+            if columns[place].kind == "number":
+                aligned = {"justify": "right", "width": needs[place] if is_tight else None}
+            grid.add_column(names[place], overflow="fold", **aligned)
         for number, row in enumerate(rows):
             strong = "bold" if len(row) == 1 or number in table.strong else ""
             grid.add_row(*(row[place] for place in part if place < len(row)), style=strong)

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from research.studies import listed
-from tlm.evaluation.pages import plots
-from tlm.evaluation.pages.blocks import Block, Column, Drawn, Figure, Heading, Row, Span, Table, Text, opening
+from tlm.evaluation.pages.blocks import Block, Column, Drawn, Heading, Row, Span, Table, Text, opening
 from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.report import bill
 from tlm.evaluation.report.findings import interval_text, score_text
-from tlm.evaluation.report.page import named
+from tlm.evaluation.report.page import drawn_scores, key_of_scores, named
 
 Rows = Sequence[dict[str, Any]]
 
@@ -47,14 +46,11 @@ def _results(tasks: Rows, arms: Rows) -> Iterator[Block]:
     )
     yield Heading("Results")
     yield Table(["Task", Column("metric", "left"), *heads], rows, note, frozenset([len(tasks)]))
-    figures = []
-    for task in tasks:
-        label = f"{task['metric_name']} on test"
-        wide, narrow = (plots.dots(task["groups"], label, narrow=narrow) for narrow in (False, True))
-        says = ", ".join(f"{group['name']} {score_text(group['test'])}" for group in task["groups"])
-        figures.append(Figure(task["name"], wide, "full", narrow, says))
-    dashed = " Dashed: the baseline." if arms[0]["arm"] == "baseline" else ""
-    yield Drawn((*figures, Text(f"A dot for each seed. Stroke: mean. Band: 95 % interval.{dashed}", "small")))
+    figures = [
+        drawn_scores(task["groups"], f"{task['metric_name']} on test", f"{task['name']}, a dot for each seed or draw")
+        for task in tasks
+    ]
+    yield Drawn((*figures, key_of_scores([group for task in tasks for group in task["groups"]])))
 
 
 def _scores(spreads: Rows) -> list[str]:

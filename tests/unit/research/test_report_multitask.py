@@ -142,6 +142,14 @@ def test_an_order_is_claimed_only_where_intervals_carry_it(runs, made):
     assert "fewer than 3 seeds give no interval, so no order is claimed" in short["findings"][0]
 
 
+def test_a_page_explains_only_what_its_drawings_have(runs, made):
+    few = [uris[0] for tasks in runs.metrics.values() for uris in tasks]
+    one, three = Artifact.open(report_multitask(few, root=str(runs.root)), "report"), made
+    shown = [page.path("report.html").read_text() for page in (one, three)]
+    assert ["Band: 95 % interval." in page for page in shown] == [False, True]
+    assert ["Hollow dots: fewer than 3 seeds" in page for page in shown] == [True, False]
+
+
 def test_what_cannot_stand_side_by_side_is_one_sentence(runs):
     root = str(runs.root)
     with pytest.raises(InputError, match="metrics of 1 tasks; expected two or more"):

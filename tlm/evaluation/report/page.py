@@ -155,7 +155,9 @@ def results(contents: Contents) -> Iterator[Block]:
     groups, task = contents["groups"], contents["task"]
     best = contents["best"]["name"] if len(groups) > 1 else ""
     yield Heading("Results")
-    yield _figure(groups, f"{task['metric_name']} on test", best)
+    caption = "Test score, a dot for each seed or draw"
+    figure = drawn_scores(groups, f"{task['metric_name']} on test", caption, best)
+    yield Drawn((figure, key_of_scores(groups, best)))
     yield _scores(groups, task, best, contents["losses"])
     yield Details("How to read names, scores and intervals", tuple(Text(one, "small") for one in READING))
     yield Heading("Other scores on test", 3)
@@ -209,9 +211,15 @@ READING = (
 )
 
 
-def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
+def drawn_scores(groups: Sequence[Summary], label: str, caption: str, best: str = "") -> Figure:
+    """The test scores of groups, drawn once for pages and once for phones."""
     wide, narrow = (plots.dots(groups, label, best=best, narrow=narrow) for narrow in (False, True))
     says = ", ".join(f"{group['name']} {score_text(group['test'])}" for group in groups)
+    return Figure(caption, wide, "full", narrow, says)
+
+
+def key_of_scores(groups: Sequence[Summary], best: str = "") -> Text:
+    """What the drawings of these groups' scores consist of."""
     without = [group["test"]["low"] is None for group in groups]
     drawn = {
         "Stroke: mean.": True,
@@ -220,9 +228,7 @@ def _figure(groups: Sequence[Summary], label: str, best: str) -> Drawn:
         "Bold: the model to use.": bool(best),
         "Dashed: the linear model.": any(group["arm"] == "baseline" for group in groups),
     }
-    note = " ".join(text for text, shown in drawn.items() if shown)
-    figure = Figure("Test score, a dot for each seed or draw", wide, "full", narrow, says)
-    return Drawn((figure, Text(note, "small")))
+    return Text(" ".join(text for text, shown in drawn.items() if shown), "small")
 
 
 def _others(groups: Sequence[Summary], task: Task, names: Mapping[str, str]) -> dict[str, Form]:

@@ -1,6 +1,7 @@
 """`tlm serve`: a real server, asked over HTTP, beside `tlm predict`."""
 
 import asyncio
+import http.client
 import json
 import os
 import random
@@ -399,6 +400,18 @@ def test_connections_that_ask_nothing_are_closed(models, start, monkeypatch) -> 
     assert answers[:2] == [b"", b""]
     assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers[2:])
     assert server.ask("/v2/health/live")[0] == 200
+
+
+def test_a_connection_that_is_kept_does_not_delay_its_next_answers(models, start) -> None:
+    """The system held each body back for 40 ms, until the client had confirmed its head."""
+    connection, seconds = http.client.HTTPConnection("127.0.0.1", start(models["linear"]).port), list[float]()
+    for _ in range(12):
+        begun = time.monotonic()
+        connection.request("POST", "/v1/models/model:predict", json.dumps({"instances": ["a ship"]}))
+        assert json.loads(connection.getresponse().read())["predictions"]
+        seconds.append(time.monotonic() - begun)
+    connection.close()
+    assert sorted(seconds)[5] < 0.03
 
 
 def test_an_answer_that_is_not_read_is_dropped_also_one_that_waits_behind_it(monkeypatch) -> None:

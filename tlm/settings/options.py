@@ -58,6 +58,13 @@ def names_in(*settings: str) -> list[str]:
     return [name for names in parts for name in names if name]
 
 
+def check_apart(**settings: str) -> None:
+    """Raise InputError for a field that two of these settings name."""
+    for (one, fields), (other, others) in combinations(settings.items(), 2):
+        if same := [name for name in names_in(fields) if name in names_in(others)]:
+            raise InputError(f"{one} and {other} are both '{same[0]}'; expected different fields")
+
+
 def value_in(values: Mapping[str, Any], field: str) -> Any:
     """The value of such a field in a row: of several, their texts one below the other, without empty ones."""
     names = names_in(field)
@@ -145,10 +152,7 @@ class Fields(Options):
         for name in ("text_field", "label_field"):
             if not names_in(getattr(self, name)):
                 raise InputError(f"{name} is empty; give the name of the field")
-        for one, other in combinations(("text_field", "pair_field", "label_field"), 2):
-            for name in names_in(getattr(self, one)):
-                if name in names_in(getattr(self, other)):
-                    raise InputError(f"{one} and {other} are both '{name}'; expected different fields")
+        check_apart(text_field=self.text_field, pair_field=self.pair_field, label_field=self.label_field)
 
     @property
     def wanted(self) -> list[str]:

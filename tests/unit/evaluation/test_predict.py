@@ -452,6 +452,7 @@ def test_a_report_stands_for_the_model_that_it_recommends(tmp_path: Path) -> Non
         ({"source": "blank.csv"}, "the input is empty"),
         ({"source": "in.txt", "keep": ["b"]}, "plain text has no field 'b'"),
         ({"source": "in.csv", "pair_field": "b"}, "the model learned from single texts; do without --pair-field"),
+        ({"source": "in.csv", "pair_field": "text"}, "text_field and pair_field are both 'text'; expected different"),
         ({"source": "in.txt", "device": "gpu"}, "device 'gpu' is unknown"),
         ({"source": "in.txt", "model": "nowhere/model/1"}, "there is no finished model here"),
         ({"source": "in.txt", "to": "in.txt"}, "in.txt is a file that is read"),

@@ -20,6 +20,7 @@ from tlm.evaluation.predict.predictor import Predictor, open_predictor
 from tlm.evaluation.predict.rows import SUFFIXES, InputRow, ReadFormat, opened, read_rows, table_rows
 from tlm.evaluation.predict.written import WriteFormat, columns, stored, write_rows, written
 from tlm.progress import say, track
+from tlm.settings.options import check_apart
 from tlm.shallow.folder import known_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def predict_command(
         raise InputError(f"{to} is a folder; name files with --source, and leave out --source-format")
     if to_format == "auto":
         to_format = "csv" if SUFFIXES.get(Path(to).suffix.lower()) == "csv" else "jsonl"
+    check_apart(text_field=text_field, pair_field=pair_field)
     folder, artifact = located(model)
     check_asked(folder, at_least, likeliest)
     fields = [text_field, pair_field] if pair_field else [text_field]

@@ -24,8 +24,8 @@ MOST_SHOWN = 5  # labels, in the log
 # Where a formula could begin: at the start of a cell, and after a line break, semicolon or tab, because spreadsheets
 # may split cells there. A signed number alone, such as the class -1, is none.
 _FORMULA = re.compile(r"^(?=[\t\r\n])|(?!\A[+-][0-9]+(?:[.,][0-9]+)?\Z)(?:^|(?<=[;\t\n]))(?=[=+\-@＝＋－＠])")
-_UNSEEN = re.compile(rf"(?!\r\n){BIDI_AND_CONTROLS.pattern}")  # a lone \r would end the row
-_HARMFUL = re.compile(rf"(?![\u00ad\u061c\u200b\u200e\u200f\ufeff]){_UNSEEN.pattern}")  # others belong to texts
+_UNSEEN = re.compile(rf"{BIDI_AND_CONTROLS.pattern}(?<!\r(?=\n))")  # a lone \r would end the row
+_HARMFUL = re.compile(rf"{_UNSEEN.pattern}(?<![\u00ad\u061c\u200b\u200e\u200f\ufeff])")  # others belong to texts
 
 
 def columns(model: Predictor, pair: bool, at_least: float, likeliest: int = 0) -> list[str]:

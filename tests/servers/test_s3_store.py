@@ -218,6 +218,12 @@ def test_a_server_that_never_answered_is_a_setting_at_fault(s3_root, monkeypatch
     assert time.monotonic() - started < 120
 
 
+def test_a_server_without_tls_is_said_to_have_none(s3_root, s3_server, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_server.url.replace("http:", "https:"))
+    with pytest.raises(InputError, match=r"not reachable while reading x: .* has no TLS: give an http:// address"):
+        S3Store(s3_root).read("x")
+
+
 def test_a_server_that_goes_away_is_an_interruption(s3_root, monkeypatch):
     monkeypatch.setattr(s3, "PAUSES", (0, 0.1))
     with servers.s3() as short_lived:

@@ -27,7 +27,7 @@ from tlm.artifacts.artifact import (
 from tlm.artifacts.produce import Recipe, produce
 from tlm.artifacts.stores import open_store
 from tlm.artifacts.stores.local import LocalStore, make_folder, scratch_folder
-from tlm.artifacts.stores.store import canonical_json, check_url, signed_json, value_sha256
+from tlm.artifacts.stores.store import canonical_json, check_url, signed_json, tls_cure, value_sha256
 from tlm.errors import InputError
 
 # ---- names and digests
@@ -495,3 +495,15 @@ def test_a_password_in_boto3_s_own_file_is_refused_too(monkeypatch, tmp_path):
     with pytest.raises(InputError, match="has a password in it") as error:
         open_store("s3://bucket/prefix").read("x")
     assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ("Hostname mismatch, certificate is not valid for 'a'", "give a host that the certificate names"),
+        ("IP address mismatch, certificate is not valid for '::1'", "give a host that the certificate names"),
+        ("authority and subject key identifier mismatch", "name the authority"),
+    ],
+)
+def test_only_where_a_certificate_names_other_hosts_is_the_host_at_fault(said, cure):
+    assert tls_cure(f"certificate verify failed: {said}", "name the authority") == cure

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from tlm.artifacts.stores.local import cache_folder, scratch_folder
-from tlm.artifacts.stores.store import Ranges, Stored, check_bucket, check_url, folder_of
+from tlm.artifacts.stores.store import Ranges, Stored, check_bucket, check_url, folder_of, tls_cure
 from tlm.errors import InputError, Interrupted, TlmError, in_pod
 from tlm.progress import say
 
@@ -222,7 +222,8 @@ class S3Store:
             if self.answered:
                 return Interrupted(f"{self.root}: failed while {doing}: {error}; repeat to resume")
             setting = "AWS_ENDPOINT_URL_S3" + " (in the ConfigMap tlm)" * in_pod()
-            return InputError(f"{self.root}: not reachable while {doing}: {error}; start it, or check {setting}")
+            cure = tls_cure(str(error), f"start it, or check {setting}")
+            return InputError(f"{self.root}: not reachable while {doing}: {error}; {cure}")
         self.answered = True
         code, status = _code(error), _status(error)
         if code in ("NoSuchBucket", "404"):

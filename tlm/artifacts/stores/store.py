@@ -154,7 +154,7 @@ def tls_cure(said: str, otherwise: str) -> str:
     """What to do about an error of TLS: `otherwise`, which is about the authority, unless it says another cause."""
     if "WRONG_VERSION_NUMBER" in said:
         return "what answers there has no TLS: give an http:// address"
-    return "give a host that the certificate names" if " mismatch" in said else otherwise
+    return "give a host that the certificate names" if "certificate is not valid for" in said else otherwise
 
 
 def check_url(url: str, setting: str) -> None:

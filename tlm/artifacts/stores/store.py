@@ -128,10 +128,8 @@ class Store(Protocol):
 
 HTTP_HOSTS, BUCKETS = "TLM_HTTP_HOSTS", "TLM_BUCKETS"
 # Link-local addresses, and other addresses of the metadata services of clouds, which hand out credentials.
-FORBIDDEN = (
-    *map(ip_network, ("169.254.0.0/16", "fe80::/10", "100.100.100.200", "168.63.129.16")),
-    *(ip_network(f"fd{part}::/32") for part in ("00:42", "00:c1", "00:ec2", "20:ce")),
-)
+_OF_CLOUDS = "100.100.100.200 168.63.129.16 fd00:42::/32 fd00:c1::/32 fd00:ec2::/32 fd20:ce::/32"
+FORBIDDEN = tuple(map(ip_network, f"169.254.0.0/16 fe80::/10 {_OF_CLOUDS}".split()))
 _NAT64 = ip_network("64:ff9b::/96")
 
 

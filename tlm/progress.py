@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 from tlm.errors import printable
@@ -79,14 +80,16 @@ class Meter:
         self.label, self.total, self.unit = label, total, unit
         self.done = 0.0
         self.started = self.logged = time.monotonic()
-        self._bar = _bar(label, total) if sys.stderr.isatty() and not _hidden else None
+        self._bar = None
+        if sys.stderr.isatty() and not _hidden:
+            self._bar = (bars := _bars()).add_task(label, total=total, note="")
+            bars.start()
 
     def advance(self, amount: float, note: str = "") -> None:
         """Add `amount` to the work done, and show `note` (a loss, a rate) beside it."""
         self.done += amount
         if self._bar is not None:
-            progress, task = self._bar
-            progress.update(task, advance=amount, note=note)
+            _bars().update(self._bar, advance=amount, note=note)
         elif not _hidden and time.monotonic() - self.logged >= LOG_EVERY_SECONDS:
             self.logged = time.monotonic()
             seconds = self.logged - self.started
@@ -97,16 +100,19 @@ class Meter:
         """Remove the bar."""
         if self._bar is not None:
             with unheard():
-                self._bar[0].stop()
+                (bars := _bars()).remove_task(self._bar)
+                if not bars.tasks:
+                    bars.stop()
+            self._bar = None
 
 
-def _bar(label: str, total: float | None):  # type: ignore[no-untyped-def]  # rich is imported only for a terminal
+@cache
+def _bars():  # type: ignore[no-untyped-def]  # rich is imported only for a terminal
+    """Return what draws all bars, one below another: two that do not know of each other draw on the same line."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     # No markup: names of files may have brackets
     about, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", markup=False)
     columns = (about, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), note)
-    progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    progress.start()
-    return progress, progress.add_task(label, total=total, note="")
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -346,13 +346,10 @@ def share_inputs(artifacts: Iterable[Artifact]) -> None:
         artifact._known = known
 
 
-def remove(store: Store, folder: str, shown: bool = False) -> None:
-    """Remove all files in a folder of `store`, the manifests first: without a manifest there is no artifact.
-
-    The progress is `shown` only where no other is: training, which has a bar, removes old snapshots.
-    """
+def remove(store: Store, folder: str) -> None:
+    """Remove all files in a folder of `store`, the manifests first: without a manifest there is no artifact."""
     files = sorted(store.list(f"{folder}/"), key=lambda stored: not stored.name.endswith(f"/{MANIFEST}"))
-    for stored in track(files, f"removing {folder}", len(files), "files") if shown else files:
+    for stored in track(files, f"removing {folder}", len(files), "files"):
         store.delete(stored.name)
 
 

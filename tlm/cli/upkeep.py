@@ -284,4 +284,4 @@ def _remove(store: Store, folder: str) -> None:
             say(f"warning: only the artifact is removed: {error}")
         else:
             leave(details, identity(store))
-    remove_artifact(store, folder, shown=True)
+    remove_artifact(store, folder)

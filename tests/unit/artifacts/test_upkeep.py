@@ -1,8 +1,10 @@
 """Listing, downloading, and removing what no kept run needs."""
 
 import errno
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -28,6 +30,7 @@ from tlm.data.tasks.task import load_task
 from tlm.errors import InputError
 from tlm.evaluation.origins.provenance import provenance
 from tlm.evaluation.predict.models import located
+from tlm.progress import track
 from tlm.retrieval.retrieve import retrieve
 from tlm.retrieval.search.index import build_index
 from tlm.retrieval.subset.export import export
@@ -79,10 +82,18 @@ def test_copying_and_removing_many_files_show_progress(
     assert f"reading {model.folder_name}: 1 of 1 files" in capsys.readouterr().err
     gc(root=str(store), remove=[model.uri], delete=True)
     assert f"removing {model.folder_name}: 5 of 5 files" in capsys.readouterr().err
-    snapshots = Progress("0" * 24, str(store))
-    for step in range(1, 5):  # training, which removes old ones, shows a bar of its own
-        snapshots.save(step, lambda folder: (folder / "state").touch())
-    assert "removing" not in capsys.readouterr().err
+
+
+def test_a_bar_inside_another_has_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training, which has a bar, removes old snapshots."""
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    for _ in track([0], "training"):
+        assert list(track([1], "removing")) == [1]
+    assert re.search("training.*\n.*removing", screen.getvalue())
+    assert screen.getvalue().endswith("\x1b[2K\x1b[?25h\r"), "a bar is left"
 
 
 def test_an_interrupted_download_can_be_repeated_but_not_mixed_with_another(

@@ -47,8 +47,8 @@ _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
 _KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
 _FULL = re.compile(  # numpy has no errno; a shell of kfp.local writes the code of each step into the temporary folder
-    r"OSError: .*(No space left on device|Disk quota exceeded| written$)"
-    r"|.*printf: .*(I/O error|No space left on device|Disk quota exceeded)"
+    r"(OSError|(?P<shell>mktemp|\w*: (line )?\d+)): .*"
+    r"(No space left on device|Disk quota exceeded| written$|printf: I/O error$)"
 )
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
 _NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
@@ -60,8 +60,8 @@ def _fault(line: str) -> tuple[str, str] | None:
         return "Interrupted", "the step was killed, perhaps for lack of memory; free some, or give it more"
     if line == "ModuleNotFoundError: No module named 'torch'":
         return "InputError", NO_TORCH
-    if _FULL.match(line):
-        named = re.findall(r"'([^']+)'", line) or [tempfile.gettempdir()] * ("printf: " in line)
+    if full := _FULL.match(line):
+        named = re.findall(r"'([^']+)'", line) or [tempfile.gettempdir()] * bool(full["shell"])
         where = f" ({named[-1]})" if named else ""  # of a copy, what is written
         return "Interrupted", f"no space left on the disk{where}; free some, then repeat"
     error = _ERROR.match(line)

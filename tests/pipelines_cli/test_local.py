@@ -128,7 +128,9 @@ def test_a_step_that_the_kernel_kills_is_said_in_a_sentence(shell: str, capsys: 
         ("OSError: [Errno 122] Disk quota exceeded: 'store/model'", " (store/model)"),
         ("OSError: 100000 requested and 768 written", ""),
         (": 3: printf: printf: I/O error", f" ({tempfile.gettempdir()})"),  # of dash
-        ("sh: line 3: printf: write error: No space left on device", f" ({tempfile.gettempdir()})"),
+        (": line 3: printf: write error: No space left on device", f" ({tempfile.gettempdir()})"),
+        (": 3: cannot create /tmp/a/step.py: No space left on device", f" ({tempfile.gettempdir()})"),
+        ("mktemp: failed to create directory via template '/tmp/X': No space left on device", " (/tmp/X)"),
     ],
 )
 def test_a_disk_that_fills_up_in_a_step_is_a_sentence(
@@ -139,6 +141,12 @@ def test_a_disk_that_fills_up_in_a_step_is_a_sentence(
     said = f"no space left on the disk{named}; free some, then repeat"
     assert transcript.fault == ("Interrupted", said)
     assert capsys.readouterr().err.splitlines() == [f"    {said}"]
+
+
+def test_a_message_about_a_users_label_is_no_full_disk() -> None:
+    transcript = local.Transcript(io.StringIO())
+    transcript.write("warning: the label 'printf: I/O error' has one text\n")
+    assert transcript.fault is None
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,8 @@ _QUALIFIED = rf"({_DOMAIN}(\.{_DOMAIN})*/)?{_WORD}"
 
 def check_lasting(name: str, place: str) -> None:
     """Raise InputError for a folder that ends with this pod of Kubeflow: what lies in /tmp, as relative paths do."""
-    if KFP_POD in os.environ and "://" not in place and Path(place).absolute().is_relative_to(tempfile.gettempdir()):
+    path = place.removeprefix("file://")
+    if KFP_POD in os.environ and "://" not in path and Path(path).absolute().is_relative_to(tempfile.gettempdir()):
         raise InputError(f"{name} is '{place}', a folder that ends with this pod; give s3://bucket/prefix")
 
 

@@ -109,11 +109,12 @@ def test_what_no_pod_can_have_is_refused_by_submit_and_by_preflight_in_the_same_
     assert str(late.value) == str(refused.value)
 
 
-@pytest.mark.parametrize("root", ["", "my-bucket/tlm"])
+@pytest.mark.parametrize("root", ["", "my-bucket/tlm", "file://{}/tlm"])
 def test_a_store_that_would_end_with_the_pod_is_refused(
     root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A form in a browser does not say that s3:// is missing."""
+    root = root.format(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("TLM_ROOT", raising=False)

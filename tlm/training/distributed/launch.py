@@ -277,8 +277,10 @@ def _taken(cards: list[str], count: int, locks: ExitStack) -> list[str]:
 
 def _lock(path: Path, held: ExitStack) -> bool:
     """Whether the file could be locked until the end of `held`."""
-    of_another = path.exists() and not os.access(path, os.W_OK)  # a user of the same folder
-    file = held.enter_context(path.open("r" if of_another else "a"))
+    try:
+        file = held.enter_context(path.open("a"))
+    except PermissionError:  # another user's; in a folder as /tmp, Linux refuses to open for writing what all may write
+        file = held.enter_context(path.open())
     with suppress(OSError):  # of another; in the folder of a group, its members lock one another's files
         path.chmod(path.parent.stat().st_mode & 0o666)
     try:

@@ -45,6 +45,7 @@ _TASK = re.compile(
 )
 _OUTPUTS = re.compile(r"[\d:.]+ - INFO - Task \S+ outputs:\n")
 _ERROR = re.compile(r"tlm\.errors\.(?P<kind>\w+): (?P<sentence>.*)")
+_RAISED = re.compile(r"[\d:.]+ - ERROR - Task \S+ failed with (?P<kind>exception): (?P<sentence>.+)")  # in a loop
 _KILLED = re.compile(r"(.*: line \d+: +\d+ )?Killed(: 9)?(\s|$)")  # what dash says of a step, and what bash says
 _FULL = re.compile(  # numpy has no errno; a shell of kfp.local writes the code of each step into the temporary folder
     r"(OSError|(?P<shell>mktemp|\w*: (line )?\d+)): .*"
@@ -64,7 +65,7 @@ def _fault(line: str) -> tuple[str, str] | None:
         named = re.findall(r"'([^']+)'", line) or [tempfile.gettempdir()] * bool(full["shell"])
         where = f" ({named[-1]})" if named else ""  # of a copy, what is written
         return "Interrupted", f"no space left on the disk{where}; free some, then repeat"
-    error = _ERROR.match(line)
+    error = _ERROR.match(line) or _RAISED.match(line)
     return (error["kind"], error["sentence"]) if error else None
 
 
@@ -74,7 +75,7 @@ class Transcript(io.TextIOBase):
     Of one of our own errors only the message is shown; other tracebacks are shown in full.
 
     Attributes:
-        fault: Class and sentence of the first of our own errors; None if there is none.
+        fault: Class and sentence of the first of our own errors, or of kfp.local's; None if there is none.
         shown: Whether it was shown, or another traceback.
         went_on: Whether steps began after it, so that it is no longer the last thing shown.
         stopped: Whether a signal ends the pipeline; then no step begins, as a loop of kfp.local would have it.

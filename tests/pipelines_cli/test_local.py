@@ -91,6 +91,8 @@ def test_a_step_that_ends_without_a_word_has_failed(monkeypatch: pytest.MonkeyPa
         return str(caught.value)
 
     ended = "10:00:00.1 - ERROR - Task 'train' finished with status FAILURE"
+    by_docker = "10:00:00.1 - ERROR - Task train-2 failed with exception: no GPU"
+    assert said(by_docker).startswith("a step failed: its error is shown above (all")
     assert said("train: 3 steps").startswith("a step failed: it ended without an error, perhaps killed (all")
     assert said("Traceback:", "TypeError: no").startswith("a step failed: its error is shown above (all")
 

@@ -153,15 +153,17 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_of_a_file_is_removed_when_it_is_written_again(tmp_path: Path) -> None:
-    """Not what another process is writing, nor the parts of another file."""
-    left, other = (tmp_path / f".{name}.0123abcd.part" for name in ("a[1].csv", "b.csv"))
+    """Not what another process is writing, perhaps on another machine, nor the parts of another file."""
+    left, young, other = (
+        tmp_path / f".{name}.part" for name in ("a[1].csv.0123abcd", "a[1].csv.4567abcd", "b.csv.0123abcd")
+    )
     with whole(tmp_path / "a[1].csv"):
         (held,) = tmp_path.iterdir()
-        for path in (left, other, held):
+        for path, modified in ((left, 0.0), (young, time.time() - 3_600), (other, 0.0), (held, 0.0)):
             path.touch()
-            os.utime(path, (0, 0))
+            os.utime(path, (modified, modified))
         with whole(tmp_path / "a[1].csv") as sink:
-            assert (left.exists(), other.exists(), held.exists()) == (False, True, True)
+            assert [path.exists() for path in (left, young, other, held)] == [False, True, True, True]
             sink.write("again")
 
 

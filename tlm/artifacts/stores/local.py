@@ -22,7 +22,6 @@ from tlm.errors import InputError
 from tlm.progress import say
 
 STRAY_SECONDS = 86_400.0
-PART_SECONDS = 60.0  # from its last byte on, a part has its final name long before
 
 
 def cache_folder() -> Path:
@@ -143,10 +142,13 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
 
 
 def _remove_parts(target: Path) -> None:
-    """Remove unfinished files of processes that were killed: old ones whose lock nobody holds."""
+    """Remove unfinished files of processes that were killed: old ones whose lock nobody holds.
+
+    They are old after a day, as some network drives keep locks on each machine apart, and rows may be long in coming.
+    """
     for part in target.parent.glob(f".{glob.escape(target.name)}.????????.part"):
         with suppress(OSError):  # held, another user's, or there are no locks here
-            if part.is_file() and time.time() - part.stat().st_mtime > PART_SECONDS:
+            if part.is_file() and time.time() - part.stat().st_mtime > STRAY_SECONDS:
                 with part.open("a") as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     part.unlink()

@@ -203,6 +203,7 @@ def hardened(outputs: Path, network: str, gpus: bool) -> dict[str, Any]:
         "cap_drop": ["ALL"],
         "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])] if gpus else [],
         "environment": environment | {LOCKS: str(outputs / "gpus")},
+        "group_add": [group for group in os.getgroups() if group == outputs.stat().st_gid],  # of colleagues' folders
         "mounts": [_secret(name) for name in FILES if os.environ.get(name)],
         "network": network,
         "read_only": True,

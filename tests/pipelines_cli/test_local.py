@@ -241,6 +241,17 @@ def test_containers_see_all_gpus_and_write_to_their_folders_alone(tmp_path: Path
     assert given["user"] == f"{owner.st_uid}:{owner.st_gid}" != "0:0"
 
 
+def test_the_container_of_a_colleague_is_in_the_group_of_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Docker leaves out all groups but the user's first, so that it could not write there; it gets no other one."""
+    monkeypatch.setattr(os, "getuid", lambda: 5000)
+    shared = tmp_path.stat().st_gid
+    for groups, given in (([shared + 1, shared], [shared]), ([shared + 1], [])):
+        monkeypatch.setattr(os, "getgroups", lambda groups=groups: groups)
+        assert local.hardened(tmp_path, "bridge", gpus=False)["group_add"] == given
+
+
 def test_a_corpus_and_a_task_must_be_named() -> None:
     assert "parameter 'corpus_paths' is missing; give it with --set" in refused(local.run_pipeline, {}, name="shallow")
     given = {"corpus_paths": "corpus.txt"}

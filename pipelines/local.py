@@ -52,7 +52,10 @@ _FULL = re.compile(  # numpy has no errno; a shell of kfp.local writes the code 
     r"(No space left on device|Disk quota exceeded| written$|printf: I/O error$)"
 )
 _EXECUTOR = re.compile(r"(\[KFP Executor|[\d:.]+ - (INFO|ERROR|WARNING) - )")
-_NOISE = re.compile(r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: ")
+_NOISE = re.compile(
+    r"[-\s]*$|[{}\[\]\"]|Output|Streamed logs|Found image |/\S+: \w*Warning: "
+    r"|(During handling of t|T)he above exception"  # had a sentence of its own
+)
 
 
 def _fault(line: str) -> tuple[str, str] | None:

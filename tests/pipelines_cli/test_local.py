@@ -139,7 +139,8 @@ def test_a_disk_that_fills_up_in_a_step_is_a_sentence(
     error: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     transcript = local.Transcript(io.StringIO())
-    transcript.write(f"Traceback (most recent call last):\n  File x\n{error}\n")
+    transcript.write(f"Traceback (most recent call last):\n  File x\n{error}\n\n")
+    transcript.write("During handling of the above exception, another exception occurred:\n")
     said = f"no space left on the disk{named}; free some, then repeat"
     assert transcript.fault == ("Interrupted", said)
     assert capsys.readouterr().err.splitlines() == [f"    {said}"]

@@ -180,6 +180,10 @@ def test_a_store_that_only_others_may_write_to_is_named_with_what_to_do(tmp_path
     assert said == f"{tmp_path}/.scratch cannot be written to: {os.strerror(code)}; {asked} with --root"
 
 
+def test_new_releases_of_openssl_say_otherwise_that_a_server_has_no_tls():
+    assert "http://" in tls_cure("[SSL: RECORD_LAYER_FAILURE] record layer failure (_ssl.c:1033)", "its authority")
+
+
 def test_the_manifest_is_removed_first_so_that_half_an_artifact_is_none(tmp_path, monkeypatch):
     made, removed = make(f"{tmp_path}"), []
     monkeypatch.setattr(LocalStore, "delete", lambda _, name: removed.append(name))

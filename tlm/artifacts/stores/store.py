@@ -150,7 +150,7 @@ def trusting(authority: Path | None) -> ssl.SSLContext:
 
 def tls_cure(said: str, otherwise: str) -> str:
     """What to do about an error of TLS: `otherwise`, which is about the authority, unless it says another cause."""
-    if "WRONG_VERSION_NUMBER" in said:
+    if "WRONG_VERSION_NUMBER" in said or "RECORD_LAYER_FAILURE" in said:  # of newer OpenSSL
         return "what answers there has no TLS: give an http:// address"
     return "give a host that the certificate names" if "certificate is not valid for" in said else otherwise
 

@@ -88,11 +88,12 @@ def is_safe(html: str) -> None:
     for tag, name, value in page.attributes:
         assert not name.startswith("on")
         assert name not in ("href", "srcdoc", "action", "formaction")
-        if name == "src":
-            assert tag == "img"
+        if name in ("src", "srcset"):
+            assert tag == {"src": "img", "srcset": "source"}[name]
             assert value.startswith("data:image/svg+xml;base64,")
         if name == "style":
-            assert re.fullmatch(r"--(tone|share): (var\(--[a-z0-9-]+\)|[0-9.]+)", value)
+            dash = r"(; --on: [0-9.]+px; --off: [0-9.]+px)?"
+            assert re.fullmatch(rf"--(tone|share): (var\(--[a-z0-9-]+\)|[0-9.]+){dash}", value)
     policy = [
         value for tag, name, value in page.attributes if (tag, name) == ("meta", "content") and "default-src" in value
     ]

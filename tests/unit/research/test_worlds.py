@@ -6,7 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.worlds import GAINS, INTERVALS, KEPT, METRIC, SIZES, Model, Texts, World, confused, uneven, worlds
+from research.worlds import (
+    CASCADES,
+    DEV,
+    GAINS,
+    INTERVALS,
+    KEPT,
+    METRIC,
+    SIZES,
+    Model,
+    Texts,
+    World,
+    confused,
+    uneven,
+    worlds,
+)
 from tlm.data.tasks.metrics import score
 from tlm.errors import InputError
 
@@ -23,7 +37,7 @@ def test_a_line_for_each_world_and_the_same_each_time(tmp_path: Path) -> None:
     files = [Path(worlds(times=2, file=tmp_path / name)) for name in "ab"]
     assert files[0].read_bytes() == files[1].read_bytes()
     rows, kept = ([json.loads(line) for line in file.read_text("utf-8").splitlines()] for file in (files[0], KEPT))
-    assert len(rows) == len(INTERVALS) + len(GAINS) * len(SIZES)
+    assert len(rows) == len(INTERVALS) + len(GAINS) * len(SIZES) + len(CASCADES) * len(DEV)
     assert [(row["world"], [*row]) for row in rows] == [(row["world"], [*row]) for row in kept]
     with pytest.raises(InputError, match="times is 0"):
         worlds(times=0, file=tmp_path / "none")
@@ -31,8 +45,10 @@ def test_a_line_for_each_world_and_the_same_each_time(tmp_path: Path) -> None:
         worlds(seed=-1, file=tmp_path / "none")
 
 
-def test_what_is_kept_says_that_intervals_hold() -> None:
+def test_what_is_kept_says_that_intervals_hold_and_that_cascades_lose_little() -> None:
     for row in map(json.loads, KEPT.read_text("utf-8").splitlines()):
         if "held" in row:
             assert row["held"] >= 0.91, row
             assert row["called different"] <= 0.075, row
+        if "lost" in row:
+            assert row["lost"] <= 0.019, row

@@ -128,7 +128,7 @@ class Store(Protocol):
 
 HTTP_HOSTS, BUCKETS = "TLM_HTTP_HOSTS", "TLM_BUCKETS"
 # Link-local addresses, and other addresses of the metadata services of clouds, which hand out credentials.
-_OF_CLOUDS = "100.100.100.200 168.63.129.16 fd00:42::/32 fd00:c1::/32 fd00:ec2::/32 fd20:ce::/32"
+_OF_CLOUDS = "100.100.100.200 168.63.129.16 fd00:42::42 fd00:c1::a9fe:a9fe fd00:ec2::/32 fd20:ce::/32"
 FORBIDDEN = tuple(map(ip_network, f"169.254.0.0/16 fe80::/10 {_OF_CLOUDS}".split()))
 _NAT64 = ip_network("64:ff9b::/96")
 

@@ -22,6 +22,8 @@ def trainer():
 def checked(trainer, tmp_path, monkeypatch):
     """Preflight of a run with these training pods, in a pod of the cluster."""
     monkeypatch.setenv("KFP_POD_NAME", "a-step")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))  # the store is on a volume, which outlives the pod
     with serving(trainer) as url:
         monkeypatch.setattr(Api, "of_pod", lambda: Api(url, tmp_path, NAMESPACE))
         root = f"file://{tmp_path}/store"

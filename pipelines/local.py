@@ -31,7 +31,7 @@ from tlm import errors
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.stores import DEFAULT_ROOT, named_root
 from tlm.artifacts.stores.local import make_folder
-from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted
+from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, disk_full
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.predict.models import trained
 from tlm.progress import say
@@ -65,9 +65,8 @@ def _fault(line: str) -> tuple[str, str] | None:
     if line == "ModuleNotFoundError: No module named 'torch'":
         return "InputError", NO_TORCH
     if full := _FULL.match(line):
-        named = re.findall(r"'([^']+)'", line) or [tempfile.gettempdir()] * bool(full["shell"])
-        where = f" ({named[-1]})" if named else ""  # of a copy, what is written
-        return "Interrupted", f"no space left on the disk{where}; free some, then repeat"
+        named = re.findall(r"'([^']+)'", line) or [tempfile.gettempdir() if full["shell"] else ""]
+        return "Interrupted", disk_full(named[-1])  # of a copy, what is written
     error = _ERROR.match(line) or _RAISED.match(line)
     return (error["kind"], error["sentence"]) if error else None
 
@@ -287,10 +286,10 @@ def run_pipeline(
 
 
 def _print_report(uri: str) -> None:
-    from tlm.evaluation.report.page import brief  # loads matplotlib, which takes a while
-
     artifact = Artifact.open(uri, "report")
     if sys.stdout.isatty() and "task" in (contents := artifact.json("report.json")):  # not on several tasks
+        from tlm.evaluation.report.page import brief  # loads matplotlib, which takes a while
+
         sys.stdout.write(f"\n{terminal(brief(contents))}\n\n")
     else:
         _print_markdown(artifact)

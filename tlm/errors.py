@@ -97,6 +97,11 @@ class Unread(TlmError):
 STOPS: dict[int, type[Terminated]] = {signal.SIGTERM: Terminated, signal.SIGINT: Cancelled, signal.SIGHUP: HungUp}
 
 
+def disk_full(where: str) -> str:
+    """Say that the disk is full: where, if that is known, and what to do."""
+    return f"no space left on the disk{where and f' ({where})'}; free some, then repeat"
+
+
 def printable(text: str) -> str:
     """Return `text` as one line without control characters: line ends, escapes and bidi marks become \\n, \\x1b …
 

@@ -82,8 +82,8 @@ class Meter:
         self.started = self.logged = time.monotonic()
         self._bar = None
         if sys.stderr.isatty() and not _hidden:
-            self._bar = (bars := _bars()).add_task(label, total=total, note="")
-            bars.start()
+            self._bar = _bars().add_task(label, total=total, note="")
+            _bars().start()
 
     def advance(self, amount: float, note: str = "") -> None:
         """Add `amount` to the work done, and show `note` (a loss, a rate) beside it."""
@@ -100,9 +100,9 @@ class Meter:
         """Remove the bar."""
         if self._bar is not None:
             with unheard():
-                (bars := _bars()).remove_task(self._bar)
-                if not bars.tasks:
-                    bars.stop()
+                _bars().remove_task(self._bar)
+                if not _bars().tasks:
+                    _bars().stop()
             self._bar = None
 
 

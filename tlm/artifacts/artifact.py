@@ -310,7 +310,7 @@ class Artifact:
     def _folder(self, entries: list[FileEntry]) -> Path:
         """Return the folder of these files, all verified. It has no others, as its reader may load any file in it."""
         shown = track(entries, f"reading {self.folder_name}", len(entries), "files")  # on S3, each is a download
-        paths = {self.verified(entry): entry for entry in shown}
+        paths = dict.fromkeys(map(self.verified, shown))  # a set that keeps their order
         folder = next(iter(paths)).parents[entries[0].name.count("/") - 1]  # the first in the names of the entries
         for path in folder.rglob("*"):
             if path not in paths and path.is_file() and not path.name.startswith("."):

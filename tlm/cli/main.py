@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from tlm import __version__
-from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError, Unread
+from tlm.errors import NO_TORCH, STOPS, InputError, Interrupted, Terminated, TlmError, Unread, disk_full
 from tlm.progress import say, unheard
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def for_users(error: BaseException) -> TlmError:
         raise error
     where = error.filename2 or error.filename or "while reading or writing"  # of a copy, what is written
     if error.errno in (errno.ENOSPC, errno.EDQUOT) or str(error).endswith(" written"):  # numpy's, which has no errno
-        return Interrupted(f"no space left on the disk ({where}); free some, then repeat")
+        return Interrupted(disk_full(where))
     return InputError(f"{where}: {error.strerror or error}; fix that, then repeat")
 
 

@@ -32,7 +32,7 @@ from tlm.shallow.folder import CONFIG, FAMILY, config_of, known_of
 
 DRAIN_SECONDS = 30
 HEAD_SECONDS = 10
-MOST_UNREAD = 6  # times in a row, every `HEAD_SECONDS`, that nothing of an answer may have been read
+MOST_UNREAD = 6  # checks, one every `HEAD_SECONDS`
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
 SENT_BYTES = 1 << 18  # that the system takes of an answer: with its megabytes, a slow reader seems to read nothing
@@ -124,7 +124,8 @@ def _protocol() -> Any:
     class Timed(H11Protocol):
         """Closes a connection that has not begun a request in `HEAD_SECONDS`, or in twice that after another one.
 
-        One whose client reads nothing of an answer so many times is ended: the answer would take memory for ever.
+        It also ends a connection if the client has read nothing of an answer for `MOST_UNREAD` checks in a row: the
+        answer would stay in memory.
         """
 
         def connection_made(self, transport: Any) -> None:

@@ -122,22 +122,20 @@ def _grids(table: page.Table, room: int) -> Iterator[Table]:
     names = [_styled(column.name) for column in columns]
     cells = [[row[place].cell_len for row in rows if place < len(row)] for place in range(len(names))]
     least = [max([0, *own, *map(cell_len, name.plain.split())]) for own, name in zip(cells, names, strict=True)]
-    whole = zip(least, columns, strict=True)
-    needs = [min(size, room // 2 if column.kind == "number" else 16) for size, column in whole]
+    needs = [min(size, room // 2 if one.kind == "number" else 16) for size, one in zip(least, columns, strict=True)]
     needs[0] = min(least[0], 24)
     parts: list[list[int]] = [[0]]
     for place in range(1, len(columns)):
-        is_full = sum(needs[one] + 2 for one in parts[-1]) + needs[place] > room
-        parts += [[0]] * (is_full and len(parts[-1]) > 1)
+        if len(parts[-1]) > 1 and sum(needs[one] + 2 for one in parts[-1]) + needs[place] > room:
+            parts.append([0])
         parts[-1].append(place)
     for part in parts:
         grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         is_tight = sum(max(least[place], names[place].cell_len) + 2 for place in part) - 2 > room
         for place in part:
-            aligned: Any = {"justify": "left"}
-            if columns[place].kind == "number":
-                aligned = {"justify": "right", "width": needs[place] if is_tight else None}
-            grid.add_column(names[place], overflow="fold", **aligned)
+            is_number = columns[place].kind == "number"
+            width = needs[place] if is_number and is_tight else None
+            grid.add_column(names[place], justify="right" if is_number else "left", width=width, overflow="fold")
         for number, row in enumerate(rows):
             strong = "bold" if len(row) == 1 or number in table.strong else ""
             grid.add_row(*(row[place] for place in part if place < len(row)), style=strong)

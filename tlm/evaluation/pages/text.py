@@ -36,7 +36,7 @@ def spelled(character: re.Match[str]) -> str:
 
 
 def escaped(line: str) -> str:
-    """A line of JSON whose invisible characters are escaped. Of those in ASCII, JSON leaves only DEL."""
+    """A line of JSON with its invisible characters escaped. JSON itself escapes those of ASCII, except DEL."""
     if line.isascii() and "\x7f" not in line:
         return line
     return BIDI_AND_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], line)

@@ -152,8 +152,8 @@ def fitted_cascade(parts: Sequence[Floats], gold: NDArray[np.int64], metric: str
     """A cascade that scores at most `tolerance` less than the better model alone, and passes on few texts.
 
     Thresholds are 0, up to `MOST_TRIED` middles between probabilities of the first one's answers, and `ABOVE_ALL`.
-    If 0 is too low, they are tried from above, down to the first that scores less: the lowest that scores enough is
-    often one with luck among many without.
+    If 0 is too low, they are tried from the highest down, until the score is too low. The lowest threshold that scores
+    enough is often lucky, and does worse on new texts.
 
     Args:
         parts: Probabilities of both, each of shape [n, classes].

@@ -181,8 +181,8 @@ PAPER_SMALL_FLOPS = 2.74e18  # Table 2, small scale, average over the tasks; wit
 def findings(groups: list[Summary], metric: str, differences: Sequence[Difference]) -> list[str]:
     """Sentences for the top of the report, the most important first.
 
-    Of the comparisons that have an interval, at most `MOST_SAID` are said. The comparisons of all texts and of all
-    encoders, which may be hundreds, yield to others; of these, the best model's come first.
+    At most `MOST_SAID` of the comparisons with an interval are named. If there are more, those between texts and
+    between encoders, which may be hundreds, come after all others; within both kinds, the best model's come first.
 
     Args:
         groups: Summaries of the groups.

@@ -153,7 +153,7 @@ def _part(row: dict[str, Any], roles: dict[str, str]) -> Line:
 def results(contents: Contents) -> Iterator[Block]:
     """Scores of all arms, their differences, and scores without the texts that train has too."""
     groups, task = contents["groups"], contents["task"]
-    best = contents["best"]["name"] if len(groups) > 1 else ""
+    best = _marked(contents)
     yield Heading("Results")
     caption = "Test score, a dot for each seed or draw"
     figure = drawn_scores(groups, f"{task['metric_name']} on test", caption, best)
@@ -169,6 +169,11 @@ def results(contents: Contents) -> Iterator[Block]:
     for split in groups[0]["without_copies"]:
         yield from _without_copies(groups, task, split, others, best)
     yield from _chosen(groups)
+
+
+def _marked(contents: Contents) -> str:
+    """The name of the row to mark as the model to use; "" if there is no other row."""
+    return contents["best"]["name"] if len(contents["groups"]) > 1 else ""
 
 
 def _scores(groups: Sequence[Summary], task: Task, best: str, losses: Sequence[str]) -> Table:
@@ -367,9 +372,8 @@ def write_report(folder: Path, contents: Contents) -> None:
 def brief(contents: Contents) -> Iterator[Block]:
     """What a terminal shows at the end of a run: what was found, the scores of all models, the checks."""
     yield from _opening(contents)
-    groups = contents["groups"]
     yield Heading("Results")
-    yield replace(_scores(groups, contents["task"], contents["best"]["name"] if groups[1:] else "", []), note="")
+    yield replace(_scores(contents["groups"], contents["task"], _marked(contents), []), note="")
     yield from checks.section(contents["checks"])
 
 

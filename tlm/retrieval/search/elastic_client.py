@@ -112,8 +112,8 @@ def _meet(client: Elasticsearch, waits: bool) -> None:
         client.indices.exists(index="tlm-none")
     except TlsError as error:
         cure = _cure(f"write the certificate of its authority to a file and set {CA_FILE} to its path", "ca.crt")
-        cure = tls_cure(_cause(error), cure)
-        raise InputError(f"{URL} is {os.environ.get(URL)}, but TLS fails there ({_cause(error)}); {cure}") from None
+        cure = tls_cure(said := _cause(error), cure)
+        raise InputError(f"{URL} is {os.environ.get(URL)}, but TLS fails there ({said}); {cure}") from None
     except (NoConnection, ConnectionTimeout) as error:
         if waits:
             raise

@@ -281,7 +281,7 @@ def _lock(path: Path, held: ExitStack) -> bool:
         file = held.enter_context(path.open("a"))
     except PermissionError:  # another user's; in a folder as /tmp, Linux refuses to open for writing what all may write
         file = held.enter_context(path.open())
-    with suppress(OSError):  # of another; in the folder of a group, its members lock one another's files
+    with suppress(OSError):  # only its owner may; in the folder of a group, all members need the lock
         path.chmod(path.parent.stat().st_mode & 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

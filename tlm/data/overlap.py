@@ -211,6 +211,45 @@ def overlapping(texts: Sequence[str], protected: Iterable[str]) -> Flags:
     return np.concatenate([np.zeros(0, bool), *(finder.find(words).text >= 0 for words in parts)])
 
 
+RUN, LEAST_RUNS, ROWS = 3, 6, 256  # words of a run; runs of a text that counts; texts whose table memory holds
+
+
+def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
+    """Whether at least half of the different runs of three words of each text are in one of the others; shape [n].
+
+    So a text with a changed word is a near copy, and one of 20 words with three. Only texts with six such runs or more
+    count, on both sides: "What is the capital of France?" does not repeat the same question about Peru.
+    """
+    from scipy.sparse import csr_array, hstack
+
+    vocabulary = Vocabulary()
+    runs, owners, counts = _runs_of(vocabulary.encode(texts))
+    vocabulary.close()
+    known, found = HashSet(runs), np.zeros(len(texts))
+    columns = np.searchsorted(known.values, runs)
+    has = csr_array((np.ones(len(runs), np.int32), (owners, columns)), (len(texts), len(known.values)))
+    parts = [csr_array((len(known.values), 1), dtype=np.int32)]  # of no text, as a table has a maximum then
+    for start in range(0, len(others), AT_ONCE):
+        words = vocabulary.encode(others[start : start + AT_ONCE])
+        runs, owners, _ = _runs_of(words)
+        there, places = known.find(runs)
+        shape = len(known.values), len(words)
+        parts.append(csr_array((np.ones(len(there), np.int32), (places, owners[there])), shape))
+    have = hstack(parts, format="csr")
+    for start in range(0, len(texts), ROWS):
+        found[start : start + ROWS] = (has[start : start + ROWS] @ have).max(axis=1).toarray().ravel()
+    return (counts > 0) & (2 * found >= counts)
+
+
+def _runs_of(words: TokenLists) -> tuple[Hashes, Ints, Ints]:
+    """The different runs of texts that have enough of them, the row of each one's text; and how many each has, or 0."""
+    runs, owners = distinct(*ngrams(words, RUN))
+    counts = np.bincount(owners, minlength=len(words))
+    counts[counts < LEAST_RUNS] = 0
+    enough = counts[owners] > 0
+    return runs[enough], owners[enough], counts
+
+
 class _Whole:
     """The texts of exactly `n` tokens; of equal texts only the first, because a passage overlaps that one."""
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tlm.data import overlap
-from tlm.data.overlap import OverlapFinder, Overlaps, Vocabulary
+from tlm.data.overlap import OverlapFinder, Overlaps, Vocabulary, near_copies
 from tlm.data.text import tokens
 from tlm.settings.options import MIN_TOKENS
 
@@ -202,3 +202,30 @@ def test_short_texts_that_are_all_the_same_take_no_memory_for_each_pair(words):
     tracemalloc.stop()
     assert result.text.tolist() == [0] * 1000
     assert peak < 8e6, "an entry for each of a million pairs would take that"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text("ab ", max_size=40), max_size=8), st.lists(st.text("ab ", max_size=40), max_size=8))
+def test_near_copies_are_those_of_a_count_by_hand(texts: list[str], others: list[str]) -> None:
+    """Also where memory holds few texts, and where a text is empty, short or all of one word."""
+    found = [grams(tokens(text), 3) for text in texts]
+    known = [runs for other in others if len(runs := grams(tokens(other), 3)) >= 6]
+    expected = [len(runs) >= 6 and any(2 * len(runs & one) >= len(runs) for one in known) for runs in found]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlap, "AT_ONCE", 3)
+        patch.setattr(overlap, "ROWS", 2)
+        assert near_copies(texts, others).tolist() == expected
+
+
+def test_what_is_a_near_copy() -> None:
+    """A changed word makes no other text; another question of the same form, or a piece of a long text, is one."""
+    mail = "Dear Ms Jones , your parcel has been sent today and will come to you tomorrow before noon"
+    other = mail.replace("Jones", "Smith").replace("tomorrow", "on Monday")
+    assert near_copies([other, mail.upper(), f"PS: {mail}"], [mail]).tolist() == [True, True, True]
+    assert near_copies(["What is the capital of France ?"], ["What is the capital of Peru ?"]).tolist() == [False]
+    long = f"{mail} . {SENTENCE}  Nothing else was in the letter that she opened in the kitchen"
+    assert near_copies([mail, long], [long, mail]).tolist() == [True, True]
+    assert near_copies([mail], [long]).tolist() == [True]
+    assert near_copies([long], [mail]).tolist() == [False]
+    assert near_copies([mail], []).tolist() == [False]
+    assert near_copies(["@user " * 20 + "nice"], ["@user " * 30]).tolist() == [False]

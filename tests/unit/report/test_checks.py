@@ -7,16 +7,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from sklearn.metrics import f1_score
 
 from tests.published import write_bert
-from tests.toy_reports import reported, told_of, toy_world
+from tests.toy_reports import LABELS, reported, told_of, toy_world
 from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
 from tlm.evaluation.report import checks
 from tlm.evaluation.report.runs import grouped
+from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
+from tlm.settings.options import Prices
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import finetune, load_model, train
 
@@ -164,6 +168,78 @@ def test_a_test_split_that_is_all_in_train(tmp_path: Path) -> None:
 def test_a_dev_split_that_is_in_train(tmp_path: Path, copies: Sequence[int], count: int) -> None:
     sentence = of(told_of(runs(toy_world(tmp_path, copies=copies))), "TLM002")
     assert sentence.startswith(f"{count} of the 10 dev texts are in train too, so dev prefers models that repeat")
+
+
+FORM = "Dear customer , your order number {} was sent on {} from our store in the north"
+
+
+def forms(near: Sequence[int]) -> list[str]:
+    """Texts 30 to 39 are dev, 40 to 59 test; those `near` differ from a text of train in two fields only."""
+    texts = words(60, 5)
+    texts[3] = FORM.format("one", "monday")
+    for row in near:
+        texts[row] = FORM.format(f"n{row}", "friday")
+    return texts
+
+
+def test_texts_that_train_has_with_other_words(tmp_path: Path) -> None:
+    """They are counted beyond exact copies; the scores are those without either."""
+    near, copies = [30, 41, 42], [44, 45]
+    world = toy_world(tmp_path, texts=forms(near), copies=copies)
+    metrics = [*runs(world), baseline(world.task, root=str(tmp_path))]
+    told = told_of(metrics)
+    sentences = [check["sentence"] for check in told["checks"] if check["code"] == "TLM002"]
+    assert len(sentences) == 3
+    kept = [row for row in range(40, 60) if row not in (*near, *copies)]
+    means = {
+        name: 100 * np.mean([score_at(uri, kept) for uri in uris])
+        for name, uris in (("best", metrics[:3]), ("linear", metrics[3:]))
+    }
+    best, of_linear = re.findall(r"has ([\d.]+\d)|linear model ([\d.]+\d)", sentences[1])
+    assert told["best"]["name"] == "bm25"
+    assert float(best[0]) == pytest.approx(means["best"], abs=0.051)
+    assert float(of_linear[1]) == pytest.approx(means["linear"], abs=0.051)
+    assert sentences[1].startswith(
+        "2 of the 20 test texts have most of their wording in a text of train, which can raise every score. Without "
+        "any such text, bm25 has "
+    )
+    assert sentences[2] == (
+        "1 of the 10 dev texts have most of their wording in a text of train, so dev prefers models that repeat what "
+        "they saw."
+    )
+
+
+def score_at(uri: str, rows: list[int]) -> float:
+    """Macro-F1 on some examples, by scikit-learn."""
+    table = pq.read_table(Artifact.open(uri).path("predictions.parquet")).to_pylist()
+    chosen = [row for row in table if row["example"] in rows]
+    gold, predicted = ([row[name] for row in chosen] for name in ("gold", "predicted"))
+    return float(f1_score(gold, predicted, average="macro", labels=sorted({*gold, *predicted})))
+
+
+def test_a_test_split_of_near_copies_alone(tmp_path: Path) -> None:
+    """No score is without them; where the task is gone, nothing is said."""
+    metrics = runs(toy_world(tmp_path, texts=forms(range(40, 60))))
+    assert of(told_of(metrics), "TLM002") == (
+        "20 of the 20 test texts have most of their wording in a text of train, which can raise every score."
+    )
+    groups = grouped([Artifact.open(uri) for uri in metrics])
+    summary = groups[0].summary(Prices())
+    assert list(checks._near_copies(groups, summary, None, None)) == []
+
+
+def test_pairs_are_near_copies_only_as_pairs(tmp_path: Path) -> None:
+    """One text of two beside another one is a new pair."""
+    for name, expected in (("one", False), ("both", True)):
+        firsts, others = words(60, 6), words(60, 7)
+        rows: list[Row] = []
+        for n, (text, pair) in enumerate(zip(firsts, others, strict=True)):
+            text = FORM.format(f"n{n}", "friday") if n in (3, 50) else text
+            pair = FORM.format(f"m{n}", "sunday") if n == 3 or (n == 50 and expected) else pair
+            rows.append((text, pair, LABELS[n % 3], "train" if n < 30 else "dev" if n < 40 else "test"))
+        task = make_task(tmp_path / name, rows, "macro_f1", LABELS)
+        world = World(tmp_path / name, task, [f"passage {text}" for text in firsts])
+        assert ("TLM002" in codes(told_of(runs(world)))) == expected
 
 
 def test_almost_nothing_was_retrieved(tmp_path: Path, monkeypatch: Any) -> None:

@@ -1,12 +1,13 @@
 """Checks of a report: what may make its scores misleading, each with a code that docs/your-task.md explains."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact, follow
+from tlm.data.overlap import near_copies
 from tlm.data.ranges import HEAD, HEAD_TAIL
 from tlm.data.tasks.examples import classes_of, examples, read_splits
 from tlm.errors import InputError
@@ -15,6 +16,7 @@ from tlm.evaluation.pages.blocks import Block, Heading, Items, Line, Span
 from tlm.evaluation.pages.text import visible
 from tlm.evaluation.report.findings import linear_of, score_text
 from tlm.evaluation.report.runs import Group, Summary
+from tlm.evaluation.score.intervals import Score
 from tlm.retrieval.subset.protected import UNCHECKED, unchecked, unprotected
 from tlm.training.input.located import MLM_HEAD
 from tlm.training.input.texts import Texts
@@ -26,6 +28,7 @@ CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are los
 UNCUT = 1 << 30  # tokens
 LEAST_OF_CLASS, NAMED = 5, 5  # examples of a class in train or test; rare classes that are named
 LEAST_PASSAGES = 100
+PREFERS = "prefers models that repeat what they saw"
 FEW_COPIES = 0.01  # of a split, in train too: short texts repeat by chance
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 
@@ -55,6 +58,7 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
     """
     found = list(_unchecked(groups, task))
     found += _copies(groups, best, linear_of(list(summaries)))
+    found += _near_copies(groups, best, linear_of(list(summaries)), task)
     found += _small(groups)
     found += _cut(groups)
     found += _of_published(groups)
@@ -103,16 +107,44 @@ def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> I
         said = f"All {test:,} test texts are in train too, so no score tells how a model does on new texts."
         yield Check("TLM002", WARNING, said)
     if without := best["without_copies"].get("test"):
-        also = ""
-        if linear is not None and linear is not best:
-            also = f" and the linear model {score_text(linear['without_copies']['test']['score'])}"
         copies = test - without["n"]
         said = f"{copies:,} of the {test:,} test texts are in train too, which raises every score."
-        left = f"Without them, {best['name']} has {score_text(without['score'])}{also}."
-        yield Check("TLM002", _severity(copies, test), f"{said} {left}")
+        left = _have(best, linear, lambda one: one["without_copies"]["test"]["score"])
+        yield Check("TLM002", _severity(copies, test), f"{said} Without them, {left}.")
     if copies := dev - new_dev:
-        said = f"{copies:,} of the {dev:,} dev texts are in train too, so dev prefers models that repeat what they saw."
+        said = f"{copies:,} of the {dev:,} dev texts are in train too, so dev {PREFERS}."
         yield Check("TLM002", _severity(copies, dev), said)
+
+
+def _near_copies(
+    groups: Sequence[Group], best: Summary, linear: Summary | None, task: Artifact | None
+) -> Iterator[Check]:
+    """Texts of test and of dev that have most of their wording in a text of train."""
+    if task is None:
+        return
+    with suppress(InputError):  # gone, which the report says elsewhere
+        train, test, dev = read_splits(task, "train", "test", "dev").values()
+        near = near_copies([*test.texts, *dev.texts], train.texts)
+        if train.pairs and test.pairs and dev.pairs:  # one of the two alone is no copy
+            near &= near_copies([*test.pairs, *dev.pairs], train.pairs)
+        of_test, of_dev = np.split(near, [len(test.gold)])
+        said = "{:,} of the {:,} {} texts have most of their wording in a text of train"
+        if count := int((of_test & ~test.copied).sum()):
+            raised = f"{said.format(count, len(of_test), 'test')}, which can raise every score."
+            if (new := ~(of_test | test.copied)).any():
+                by_name = {group.name: group for group in groups}
+                left = _have(best, linear, lambda one: by_name[one["name"]].of_test(new))
+                raised += f" Without any such text, {left}."
+            yield Check("TLM002", _severity(count, len(of_test)), raised)
+        if count := int((of_dev & ~dev.copied).sum()):
+            preferred = f"{said.format(count, len(of_dev), 'dev')}, so dev {PREFERS}."
+            yield Check("TLM002", _severity(count, len(of_dev)), preferred)
+
+
+def _have(best: Summary, linear: Summary | None, score: Callable[[Summary], Score]) -> str:
+    """Scores of the best model and of the linear one."""
+    also = "" if linear in (None, best) else f" and the linear model {score_text(score(linear))}"
+    return f"{best['name']} has {score_text(score(best))}{also}"
 
 
 def _severity(copies: int, total: int) -> str:

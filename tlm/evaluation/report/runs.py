@@ -1,7 +1,7 @@
 """Runs and their cost, and groups of runs that differ in their seed only: mean, standard deviation, interval."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypedDict
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact, follow, share_inputs
 from tlm.artifacts.spending import AT_LEAST, JOULES
@@ -343,6 +344,14 @@ class Group:
         fixed = same_answers and not self.draws and all(run.trained_alike for run in self.runs)
         self._predictions[key] = Arm((Predictions(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
         return self._predictions[key]
+
+    def of_test(self, rows: NDArray[np.bool_]) -> Score:
+        """The score on some examples of test."""
+        arm = self.on("test")
+        (test,) = arm.splits
+        group = np.unique(test.group[rows], return_inverse=True)[1]
+        part = replace(test, gold=test.gold[rows], predicted=test.predicted[:, rows], group=group)
+        return with_interval(replace(arm, splits=(part,)))
 
     def summary(self, prices: Prices) -> Summary:
         """What a report says about this group."""

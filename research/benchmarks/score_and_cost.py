@@ -19,12 +19,12 @@ from tlm.evaluation.pages.blocks import COLOURS, INK, MUTED, SPARE_ROLES
 from tlm.evaluation.pages.plots import STYLE
 from tlm.evaluation.score.baseline import STATIC
 from tlm.evaluation.score.mix import LINEAR, ReportRow
-from tlm.settings.selectors import BY_VECTORS, RERANKED, SCORED
+from tlm.settings.selectors import SELECTORS
 
 PICTURE = "table-selectors/cost.svg"
 TICKS = (0.01, 0.1, 1, 10, 100, 1000)
 MIXED = f"{STATIC} + {LINEAR}"
-OTHERS = sorted((*SCORED, *BY_VECTORS, RERANKED))
+OTHERS = sorted(SELECTORS.keys() - {"bm25", "random"})
 ROLES = {"bm25": "bm25", "random": "random", **dict(zip(OTHERS, cycle(SPARE_ROLES), strict=False))}
 Place = tuple[str, float]  # task, share of the corpus on topic
 

@@ -124,7 +124,7 @@ def _write(draft: Draft, recipe: Recipe, embedder: str) -> None:
     arm = settings["arm"]
     if arm == "bm25":
         _search(draft, recipe, open_engine(index), settings["top_k"])
-    elif arm in BY_VECTORS:
+    elif arm in WITH_QUERIES:
         from tlm.retrieval.selectors import SEARCHERS
 
         engine = SEARCHERS[arm](index, embedder, settings["seed"])

@@ -82,7 +82,7 @@ WITH_QUERIES = _names("search")
 WITHOUT_QUERIES = _names("draw", "score", "rerank")  # their hits have no query
 RETRIEVED = _names("search", "draw", "score")  # by `retrieve`
 SCORED = _names("score")
-BY_VECTORS = tuple(name for name in WITH_QUERIES if name != "bm25")
+BY_VECTORS = tuple(name for name in WITH_QUERIES if _NO_VECTOR in SELECTORS[name].nothing_found)
 
 
 def draws(arm: str, passages: float = inf, *, vectors: bool = False) -> bool:

@@ -15,8 +15,10 @@ from tests.places import check_places, in_help
 from tests.searchable import COOKING, KITCHEN_AND_ROAD, cooking, corpus_of, task_of
 from tlm.artifacts.artifact import Artifact
 from tlm.data.passages import passages, sample
+from tlm.errors import InputError
 from tlm.retrieval import selectors
 from tlm.retrieval.retrieve import best, retrieve
+from tlm.retrieval.search.index import open_engine
 from tlm.retrieval.selectors import (
     LEAST,
     SCORERS,
@@ -51,13 +53,25 @@ def test_every_selector_is_everywhere() -> None:
             {name for name, selector in SELECTORS.items() if selector.nothing_found},
         ),
         "SCORERS, tlm/retrieval/selectors.py": ({*SCORED}, {*SCORERS}),
-        "SEARCHERS, tlm/retrieval/selectors.py": ({*BY_VECTORS}, {*SEARCHERS}),
+        "SEARCHERS, tlm/retrieval/selectors.py": ({*WITH_QUERIES} - {"bm25"}, {*SEARCHERS}),
         "option arm of retrieve, tlm/retrieval/retrieve.py": (selected, choices),
         "help of arm, tlm/retrieval/retrieve.py": (selected, in_help(retrieve, "arm")),
         "help of arms in Compared, pipelines/form.py": (selected, in_help(Compared, "arms")),
         "help of arms in Draws, pipelines/form.py": (selected, in_help(Draws, "arms")),
     }
     check_places(places)
+
+
+def test_a_selector_may_search_without_vectors(made, root, monkeypatch):
+    """Every search but BM25's was taken for one by vectors."""
+    _, index, task, subset = made
+    monkeypatch.setitem(SELECTORS, "words", SELECTORS["bm25"])
+    monkeypatch.setitem(SEARCHERS, "words", lambda index, *_: open_engine(index))
+    monkeypatch.setattr("tlm.retrieval.retrieve.WITH_QUERIES", (*WITH_QUERIES, "words"))
+    given = {"arm": "words", "same_size_as": subset, "root": root}
+    assert Artifact.open(retrieve(index, task, top_k=10, **given)).counts["hits"] > 0
+    with pytest.raises(InputError, match="arm 'words' compares no vectors"):
+        retrieve(index, task, embedder="model", **given)
 
 
 def test_importance_is_that_of_a_direct_computation():
@@ -149,7 +163,7 @@ def test_a_selection_is_the_same_twice_and_another_with_another_seed_if_it_draws
     assert np.array_equal(one, other) != draws(arm, corpus.details["passages"])
 
 
-@pytest.mark.parametrize("arm", ["random", *SCORED, *BY_VECTORS])
+@pytest.mark.parametrize("arm", [arm for arm in RETRIEVED if arm != "bm25"])
 def test_what_is_computed_again_in_another_root_has_the_same_content(tmp_path, arm):
     found = []
     for root in (str(tmp_path / "one"), str(tmp_path / "two")):

@@ -67,7 +67,7 @@ def test_other_scores_need_new_versions_of_the_steps_that_write_them() -> None:
     """With the old ones, finished work would be found, which lacks the new score."""
     one, two = [0, 1], np.eye(2, dtype=int)
     found = [scores(one, one, two, ["no", "yes"]), scores(two, two, two, ["no", "yes"]), scores(one, one, None, None)]
-    files = "VERSION in evaluate.py, mix.py and imported.py (tlm/evaluation/score)"
+    files = "VERSION in evaluate.py, mix.py (also that of cascades) and imported.py (tlm/evaluation/score)"
     told = f"metrics.json has other scores: raise {files}, then change WRITTEN in this file"
     assert [" ".join(names) for names in found] == WRITTEN, told
 

@@ -16,6 +16,15 @@ from research.__main__ import STUDIES
 from tests import commands_page
 from tlm.artifacts.stores.store import KINDS
 from tlm.cli.main import COMMANDS, build
+from tlm.data.tasks import task
+from tlm.evaluation.report import report
+from tlm.evaluation.score import baseline, imported, mix
+from tlm.retrieval.search import index
+from tlm.retrieval.subset import export
+from tlm.runs import advise
+from tlm.serving import distill, export_onnx
+from tlm.training import stages
+from tlm.training.input import tokenizer
 
 HOME = Path(__file__).parents[3]
 HISTORY = (
@@ -128,6 +137,23 @@ def test_make_targets_and_modules_exist(path: Path) -> None:
         assert set(MAKE.findall(line)) <= targets, f"{path.name}: {line}"
         for name in MODULE.findall(line):
             assert importlib.util.find_spec(name), f"{path.name}: {line}"
+
+
+def test_the_changelog_has_the_versions_of_the_steps() -> None:
+    """Whoever raises a version is told here of the line, which says what finished work is made again."""
+    static = baseline.VERSIONS[baseline.STATIC]
+    assert static == baseline.VERSIONS[baseline.EMBEDDINGS], "name both versions apart in CHANGELOG.md and below"
+    assert export.VERSION == export.OF_IMPORT, "name both versions apart in CHANGELOG.md and below"
+    line = (
+        f"index v{index.VERSION} (with vectors v{index.WITH_VECTORS}) and tokenizer v{tokenizer.VERSION}; "
+        f"`load-task` v{task.VERSION}, `export` and `import-subset` v{export.VERSION}; "
+        f"`baseline` v{baseline.VERSIONS[baseline.ARM]}, static vectors and embeddings v{static}, "
+        f"`mix` v{mix.VERSION} (cascades v{mix.VERSION_OF_CASCADES}); `import-predictions` v{imported.VERSION}; "
+        f"`finetune` v{stages.STAGE2_VERSION}, `distill` v{distill.VERSION}, `export-onnx` v{export_onnx.VERSION}; "
+        f"`tune` v{advise.VERSION}; reports v{report.VERSION}."
+    )
+    told = f"the line 'Steps that run once more' of CHANGELOG.md has other versions; it should end so: {line}"
+    assert line in (HOME / "CHANGELOG.md").read_text(encoding="utf-8"), told
 
 
 @documents

@@ -3,6 +3,7 @@
 That a setting is without effect is proved by training: both values, each in a store of its own, give the same content.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,14 @@ def test_every_other_setting_of_stage_1_is_in_the_key(store, alone, common, with
         changes["model.architecture"] = "modernbert"
     unchanged = key()
     assert {name for name, value in changes.items() if key(f"{name}={value}") == unchanged} == without
+
+
+def test_every_setting_is_read_by_some_code() -> None:
+    """One that nothing reads would make the same work anew under another key."""
+    code = "".join(path.read_text() for path in Path("tlm").rglob("*.py") if path.name != "sections.py")
+    names = [f"{part}.{name}" for part, section in SECTIONS.items() for name in section.model_fields]
+    idle = [name for name in names if not re.search(rf"\.{name.partition('.')[2]}\b", code)]
+    assert not idle, f"no code in tlm reads these settings; take them out, or give them an effect: {idle}"
 
 
 def test_every_setting_of_stage_2_is_in_its_key_but_epochs_beside_steps() -> None:

@@ -1,5 +1,6 @@
 """Serve a model: here, until a signal ends it (`serve`), or in a cluster by KServe (`kserve-manifest`)."""
 
+import errno
 import math
 import os
 import re
@@ -7,7 +8,9 @@ import resource
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
+from functools import cache
 from importlib.resources import files
 from string import Template
 from typing import Any, Literal
@@ -37,6 +40,7 @@ MOST_UNREAD = 6  # checks, one every `HEAD_SECONDS`
 RECEIVED_BYTES = 1 << 15
 SENT_BYTES = 1 << 18  # that the system takes of an answer: with its megabytes, a slow reader seems to read nothing
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
+FULL_SECONDS = 0.01  # between two tries to open one more connection than the process may
 VERSION_DIGITS = 12  # of an artifact's content
 
 
@@ -91,7 +95,7 @@ def serve(
     app, drain = Server(served).app(), DRAIN_SECONDS
     config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain, http=_protocol())
     try:
-        listening = config.bind_socket()
+        listening = _Listening(fileno=config.bind_socket().detach())
     except SystemExit:
         raise InputError(f"cannot listen at {host}, port {port}, for the reason above; choose others") from None
     say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
@@ -104,6 +108,23 @@ def serve(
     if not server.started:
         raise Interrupted("the server did not start; its log says why")
     say("serve: ended")
+
+
+_say_once = cache(say)
+
+
+class _Listening(socket.socket):
+    """Lets new connections wait while no file can be opened; asyncio alone logs some 2,000 errors a second."""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            _say_once(f"serve: new connections wait ({error.strerror}); raise the limit of open files (ulimit -n)")
+            time.sleep(FULL_SECONDS)
+            raise BlockingIOError from None  # asyncio takes it for no connection, and tries again
 
 
 def _prepare_process() -> None:

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -400,6 +401,21 @@ def test_connections_that_ask_nothing_are_closed(models, start, monkeypatch) -> 
     assert answers[:2] == [b"", b""]
     assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers[2:])
     assert server.ask("/v2/health/live")[0] == 200
+
+
+def test_more_connections_than_the_process_may_open_wait_and_the_log_says_so_once(models, start) -> None:
+    server = start(models["linear"])
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (64, 64))
+    opened = [socket.create_connection(("127.0.0.1", server.port), 40) for _ in range(80)]
+    time.sleep(2)
+    for one in opened:
+        one.close()
+    assert server.ask("/v2/health/live")[0] == 200
+    assert server.end() == 0
+    lines = server.process.stderr.read().splitlines()
+    assert [line for line in lines if "open" in line or "Traceback" in line] == [
+        "serve: new connections wait (Too many open files); raise the limit of open files (ulimit -n)"
+    ]
 
 
 def test_a_connection_that_is_kept_does_not_delay_its_next_answers(models, start) -> None:

@@ -92,6 +92,13 @@ def test_serve_has_what_serving_needs(in_container: InContainer) -> None:
     in_container("serve", "python3", "-c", IMPORT_SERVER)
 
 
+@pytest.mark.parametrize("kind", ["data", "serve"])
+def test_numpy_and_scipy_start_no_threads(kind: str, in_container: InContainer) -> None:
+    """A thread for each core of the node is more than a container may have."""
+    code = "import scipy.linalg, os; print(len(os.listdir('/proc/self/task')))"
+    assert in_container(kind, "python3", "-c", code).stdout.strip() == "1"
+
+
 def test_torchrun_runs_two_processes(in_container: InContainer) -> None:
     command = (
         "torchrun",

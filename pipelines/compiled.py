@@ -144,10 +144,11 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
             raise InputError(f"--set {change}: expected name=value")
         places[name] = "parameter"
         values[name] = value if name in known and known[name].type is str else _read_yaml(value, f"--set {change}")
-    for name, parameter in known.items():
-        if parameter.required and values.get(name, "") == "":
-            raise InputError(f"parameter '{name}' is missing and has no default; give it with --set {name}=…")
     checked = {name: _checked(name, value, known, f"{places[name]} '{name}'") for name, value in values.items()}
+    missing = [name for name, parameter in known.items() if parameter.required and values.get(name, "") == ""]
+    if missing:
+        given = " ".join(f"--set {name}=…" for name in missing)
+        raise InputError(f"missing, without a default: {', '.join(missing)}; give {given}")
     groups = {prefix: _group(prefix, kind, checked) for prefix, kind in _GROUPS.items()}
     check_pods(groups["train"])
     _check_names(groups["run"], groups["index"], groups["task"], checked.get("registry_model", ""))

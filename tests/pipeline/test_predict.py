@@ -67,9 +67,11 @@ def test_model_source_and_target_must_be_given_() -> None:
     assert {name for name, one in known.items() if one.required} == {
         f"predict_{one}" for one in ("model", "source", "to")
     }
-    assert "is missing and has no default" in refused(read_parameters, None, ["predict_model=m", "predict_to=l"], known)
+    assert "default: predict_source; give --set predict_source=…" in refused(
+        read_parameters, None, ["predict_model=m", "predict_to=l"], known
+    )
     nothing = ["predict_model=", "predict_source=s", "predict_to=l"]
-    assert "'predict_model' is missing and has no default" in refused(read_parameters, None, nothing, known)
+    assert "without a default: predict_model, " in refused(read_parameters, None, nothing, known)
     assert "leave --nodes and --data-pods out" in refused(build, "predict", Parallelism(data_pods=2))
 
 

@@ -124,7 +124,7 @@ def test_a_missing_parameter_calls_nobody(ask, api: StandIn, compiled: Path) -> 
     compiled.write_text(yaml.safe_dump_all([spec, platform]))
     done = ask("submit")
     assert (done.code, api.requests) == (2, [])
-    assert "parameter 'task_path' is missing and has no default; give it with --set task_path=…" in done.err
+    assert "missing, without a default: task_path; give --set task_path=…" in done.err
     assert ask("submit", "--set", "task_path=s3://x").code == 0
 
 

@@ -71,7 +71,7 @@ def test_model_source_and_target_must_be_given_() -> None:
         read_parameters, None, ["predict_model=m", "predict_to=l"], known
     )
     nothing = ["predict_model=", "predict_source=s", "predict_to=l"]
-    assert "without a default: predict_model, " in refused(read_parameters, None, nothing, known)
+    assert "without a default: predict_model; give" in refused(read_parameters, None, nothing, known)
     assert "leave --nodes and --data-pods out" in refused(build, "predict", Parallelism(data_pods=2))
 
 

@@ -19,7 +19,7 @@ from tlm.data.passages import count
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.labelled import UNLABELLED, twin_key
 from tlm.data.tasks.splits import find_leaks
-from tlm.errors import InputError
+from tlm.errors import InputError, NothingLeft
 from tlm.evaluation.pages.blocks import Block, Column, Span, Table, opening
 from tlm.evaluation.pages.plain import terminal
 from tlm.evaluation.pages.render import write_pages
@@ -227,10 +227,10 @@ def tune(
     A candidate's score is the cross-fitted one on dev of static vectors of its text, mixed with the linear model.
     Successive halving (Jamieson and Talwalkar, AISTATS 2016) by thirds: all candidates with a ninth of the training
     examples, the best third of them with a third, the best third of these with all, and the preset's own settings
-    beside them. Those in the last round that paired resampling of dev does not tell from the best are tied with it. If
-    the settings that the search started from are among them, they are recommended, otherwise the tied candidate that
-    took the least CPU time. Test is not looked at. The steps of the pipeline make every candidate, so later runs and
-    searches find what was made here.
+    beside them. A candidate without a passage is left out. Those in the last round that paired resampling of dev does
+    not tell from the best are tied with it. If the settings that the search started from are among them, they are
+    recommended, otherwise the tied candidate that took the least CPU time. Test is not looked at. The steps of the
+    pipeline make every candidate, so later runs and searches find what was made here.
 
     Args:
         index: URI of the index.
@@ -252,10 +252,18 @@ def tune(
             left = [*dict.fromkeys([*left, base])]
         say(f"tune: {len(left)} candidates with {f'1/{part}' if part > 1 else 'all'} of the training examples")
         sampled = sample(task, part, root) if part > 1 else task
-        linear = baseline(sampled, root=root)
-        best_first = [_trial(setting, part, linear, index, sampled, filters, root) for setting in left]
+        linear, best_first, none = baseline(sampled, root=root), list[Trial](), ""
+        for number, setting in enumerate(left, 1):
+            say(f"tune: candidate {number} of {len(left)}: {overrides_of(setting)}")
+            try:
+                best_first.append(_trial(setting, part, linear, index, sampled, filters, root))
+            except NothingLeft as error:
+                none = f"{overrides_of(setting)} is left out: {error}"
+                say(f"warning: {none}")
+        if part == 1 and not best_first:
+            raise NothingLeft(f"no candidate is left to compare; {none}")
         best_first.sort(key=lambda trial: (-trial.metrics.details["dev"], trial.cost))
-        left = [trial.setting for trial in best_first[: ceil(len(best_first) / KEPT)] if trial.setting]
+        left = [trial.setting for trial in best_first[: ceil(len(best_first) / KEPT)] if trial.setting] or left
         trials += best_first
     trials.append(Trial(None, 1, Artifact.open(linear)))
     inputs = {f"metrics-{number:03d}": trial.metrics for number, trial in enumerate(trials)}
@@ -318,10 +326,14 @@ def _sample(draft: Draft, task: Artifact, part: int) -> None:
 def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
     rows = [row for part in reversed(SHARES) for row in _compared([trial for trial in trials if trial.part == part])]
     last = {row["settings"]: row for row in rows if row["part"] == 1}
-    linear, start = last.pop(ALONE), last[overrides_of(base)]
+    linear, start = last.pop(ALONE), last.get(overrides_of(base))
     tied = [row for row in last.values() if row["tied"]]
-    chosen = start if start["tied"] else min(tied, key=lambda row: row["cpu_seconds"])
+    chosen = start if start and start["tied"] else min(tied, key=lambda row: row["cpu_seconds"])
     findings = list(_findings(chosen, f"{len(tied)} of {len(last)}", start, linear))
+    scored = {row["settings"] for row in rows}
+    tried = map(overrides_of, candidates(base, trials[0].metrics.input("task").details["problem"]))
+    if empty := [name for name in tried if name not in scored]:
+        findings.append(f"Left out, because no passage was found or passed the filters: {'; '.join(empty)}.")
     details = trials[0].metrics.details
     of = f"{details['task']} · {METRIC_NAMES[details['metric']]} on dev"
     study = {"of": of, "overrides": chosen["settings"], "rows": rows, "findings": findings}
@@ -341,14 +353,14 @@ def _compared(trials: list[Trial]) -> Iterator[Row]:
         yield facts | {"dev": interval(score)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
 
 
-def _findings(chosen: Row, tied: str, start: Row, linear: Row) -> Iterator[str]:
+def _findings(chosen: Row, tied: str, start: Row | None, linear: Row) -> Iterator[str]:
     """Say what to use, and whether anything was gained by it."""
     use, score = "Keep" if chosen is start else "Use", 100 * chosen["dev"]["mean"]
     yield f"{use} {chosen['settings']}: {score:.1f} on dev, {chosen['cpu_seconds']:.0f} CPU seconds."
     yield f"{tied} candidates of the last round are tied with the best, which means that dev does not tell them apart."
     if chosen is start:
         yield "The settings that the search started from are among them: nothing measurable was gained by others."
-    else:
+    elif start:
         yield f"The settings it started from are behind them ({_points(start)}); of the tied, this took the least time."
     helps = "helps" if linear["to_best"]["high"] < 0 else "does not help measurably"
     yield f"Retrieved text {helps} on dev: against the best, {ALONE} has {_points(linear)} points."

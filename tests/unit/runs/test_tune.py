@@ -11,7 +11,7 @@ import pytest
 from tests.toys import make_corpus, make_task, read_json
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples, read_splits
-from tlm.errors import InputError
+from tlm.errors import InputError, NothingLeft
 from tlm.retrieval.search.index import build_index
 from tlm.runs import advise as step
 from tlm.runs.advise import ALONE, Trial, candidates, overrides_of, sample, tune
@@ -131,6 +131,36 @@ def test_the_given_settings_are_in_the_last_round_and_kept_if_tied_although_they
     assert last == {rows[0]["settings"]: True, overrides_of(start): True, ALONE: last[ALONE]}
     assert study.details["overrides"] == overrides_of(start)
     assert {*asked} == {filters}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_candidate_without_a_passage_is_left_out_and_named(
+    world: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, without = step._trial, ["rake"]
+
+    def trial(setting: Retrieve, part: int, *more: Any) -> Trial:
+        if setting.query in without or (part > 1 and "small" in without):
+            raise NothingLeft("hits/1 holds no hit")
+        return made(setting, part, *more)
+
+    monkeypatch.setattr(step, "_trial", trial)
+    start = "retrieve.top_k=9 retrieve.query=rake retrieve.share=examples"
+    study = Artifact.open(tune(*world, overrides=start.split()))
+    found = read_json(study, "study.json")
+    assert "query=full" in study.details["overrides"]
+    assert {"full"} == {
+        word.split("=")[1] for row in found["rows"] for word in row["settings"].split() if "query" in word
+    }
+    assert found["findings"][-1].startswith("Left out, because no passage was found or passed the filters: retrieve.")
+    assert start in found["findings"][-1]
+    assert f"{start} is left out: hits/1 holds no hit" in capsys.readouterr().err
+
+    without[:] = ["small"]  # what a part of train finds does not end the search
+    assert tune(*world, overrides=["retrieve.top_k=9"])
+    without[:] = ["full", "rake"]
+    with pytest.raises(NothingLeft, match=r"no candidate is left to compare; retrieve.* left out: hits/1 holds no hit"):
+        tune(*world, overrides=["retrieve.top_k=9"])
 
 
 def test_settings_of_a_network_are_refused(world: tuple[str, str]) -> None:

@@ -372,12 +372,15 @@ def test_gc_keeps_what_it_is_told_to_and_what_that_was_made_from(tmp_path: Path)
 
 
 def test_gc_removes_what_it_is_told_to_with_all_that_was_made_from_it(tmp_path: Path) -> None:
-    """Young, used, and kept otherwise or not; what it was made from stays."""
+    """Young, used, and of a kept report or not; what it was made from stays."""
     forgotten, other = run(tmp_path, 1), run(tmp_path, 2)
     model = forgotten["model"]
     gc(remove=[model], root=str(tmp_path))
     assert all(there(*forgotten.values())), "a dry run removed something"
-    gc(remove=[model], keep=[forgotten["report"]], delete=True, root=str(tmp_path))
+    with pytest.raises(InputError, match=f"--keep names {forgotten['report']}, and --remove names what it"):
+        gc(remove=[model], keep=[forgotten["report"]], delete=True, root=str(tmp_path))
+    assert all(there(*forgotten.values())), "it was removed although it was to be kept"
+    gc(remove=[model], delete=True, root=str(tmp_path))
     assert there(*forgotten.values()) == [True, False, False]
     assert all(there(*other.values()))
     gc(remove=[forgotten["corpus"]], delete=True, root=str(tmp_path))

@@ -8,7 +8,7 @@ from tlm.errors import InputError
 from tlm.evaluation.report.report import report
 from tlm.settings.options import Prices
 
-VERSION = 12
+VERSION = 13
 
 
 def report_multitask(

@@ -42,7 +42,16 @@ def side_by_side(metrics: Sequence[Sequence[Artifact]], reports: Sequence[Artifa
     ]
     differences = list(_differences(names, groups, arms))
     contents = {"tasks": tasks, "arms": arms, "prices": asdict(prices), "differences": differences}
-    return {**contents, "findings": list(_findings(arms, tasks, differences))}
+    return {**contents, "findings": [*_findings(arms, tasks, differences), *_left_out(names, found)]}
+
+
+def _left_out(names: Sequence[str], found: Sequence[dict[str, Group]]) -> Iterator[str]:
+    """A sentence for each arm that some of the tasks lack."""
+    for arm in dict.fromkeys(arm for groups in found for arm in groups):
+        lacking = [name for name, groups in zip(names, found, strict=True) if arm not in groups]
+        if lacking:
+            of = f"{len(lacking)} of the {len(names)} tasks, {lacking[0]} for one"
+            yield f"{arm} is left out of this page, because there are no runs of it on {of}."
 
 
 def _by_arm(name: str, metrics: Sequence[Artifact]) -> dict[str, Group]:
@@ -85,8 +94,10 @@ def _arm(names: Sequence[str], groups: Sequence[Group], prices: Prices) -> Conte
 
 
 def _seeds(groups: Sequence[Group]) -> list[int]:
-    """The seeds that every group has."""
-    return [seed for seed in groups[0].seeds if all(seed in group.seeds for group in groups)]
+    """The seeds that every group has. Raises InputError if there is none."""
+    if found := [seed for seed in groups[0].seeds if all(seed in group.seeds for group in groups)]:
+        return found
+    raise InputError(f"the tasks have no seed of {groups[0].arm} in common; give metrics of the same seeds for all")
 
 
 def _over_tasks(groups: Sequence[Group]) -> Arm:

@@ -150,12 +150,22 @@ def test_a_page_explains_only_what_its_drawings_have(runs, made):
     assert ["Hollow dots: fewer than 3 seeds" in page for page in shown] == [True, False]
 
 
+def test_an_arm_that_one_task_lacks_is_named(runs):
+    given = [uri for uri in runs.all() if uri not in runs.metrics["bm25"][0]]
+    told = told_by(Artifact.open(report_multitask(given, root=str(runs.root))))
+    assert [arm["arm"] for arm in told["arms"]] == ["multi-task"]
+    left = "bm25 is left out of this page, because there are no runs of it on 1 of the 2 tasks, toy for one."
+    assert told["findings"][-1] == left
+
+
 def test_what_cannot_stand_side_by_side_is_one_sentence(runs):
     root = str(runs.root)
     with pytest.raises(InputError, match="metrics of 1 tasks; expected two or more"):
         report_multitask(runs.metrics["bm25"][0], root=root)
     with pytest.raises(InputError, match="have no arm in common"):
         report_multitask([runs.metrics["bm25"][0][0], runs.metrics["multi-task"][1][0]], root=root)
+    with pytest.raises(InputError, match="no seed of bm25 in common; give metrics of the same seeds for all"):
+        report_multitask([runs.metrics["bm25"][0][0], runs.metrics["bm25"][1][1]], root=root)
     few = {"preset": "tiny", "overrides": ["finetune.steps=3"], "compute": Compute("cpu")}
     other = finetune(runs.alone[0][0].uri, runs.tasks[0], **few, root=root)
     more = evaluate(other, runs.tasks[0], device="cpu", root=root)

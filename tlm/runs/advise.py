@@ -26,7 +26,7 @@ from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import signed
 from tlm.evaluation.report.findings import interval_text
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.evaluation.score.intervals import difference, interval
+from tlm.evaluation.score.intervals import Interval, difference, with_interval
 from tlm.evaluation.score.mix import mixtures
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.progress import say
@@ -186,7 +186,7 @@ LEAST = 100  # training examples of a round; with fewer it is left out
 KEPT = 3  # one candidate of so many goes on to the next round, which costs three times as much for each
 TIMES = (0.2, 0.4, 1, 2)  # what the preset's K is multiplied with
 ALONE = "the linear model alone"
-VERSION, SAMPLE_VERSION = 3, 1
+VERSION, SAMPLE_VERSION = 4, 1
 
 Row = dict[str, Any]  # of the study: the settings, their score, the difference to the best, the cost
 
@@ -350,7 +350,8 @@ def _compared(trials: list[Trial]) -> Iterator[Row]:
     for trial, score in zip(trials, scores, strict=True):
         behind = difference(score, scores[0], len(trials) - 1)
         facts = {"settings": overrides_of(trial.setting), "part": trial.part, "cpu_seconds": round(trial.cost, 1)}
-        yield facts | {"dev": interval(score)._asdict(), "to_best": behind._asdict(), "tied": behind.sign == 0}
+        dev = {name: value for name, value in with_interval(score).items() if name in Interval._fields}
+        yield facts | {"dev": dev, "to_best": behind._asdict(), "tied": behind.sign == 0}
 
 
 def _findings(chosen: Row, tied: str, start: Row | None, linear: Row) -> Iterator[str]:

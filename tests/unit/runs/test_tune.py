@@ -92,6 +92,7 @@ def test_a_search_keeps_settings_that_are_tied_and_its_repetition_makes_nothing(
     went_on = {row["settings"] for row in first[: math.ceil(8 / 3)]}
     assert {row["settings"] for row in last} == {*went_on, start, ALONE}
     own = [row for row in last if row["settings"] != ALONE]
+    assert max(row["dev"]["high"] for row in found["rows"]) == 1, "no score is above 100"
     for row in last:
         assert row["tied"] == (row["to_best"]["low"] <= 0 <= row["to_best"]["high"])
         assert row["to_best"]["mean"] == pytest.approx(row["dev"]["mean"] - own[0]["dev"]["mean"])

@@ -212,18 +212,20 @@ def overlapping(texts: Sequence[str], protected: Iterable[str]) -> Flags:
 
 
 RUN, LEAST_RUNS, ROWS = 3, 6, 256  # words of a run; runs of a text that counts; texts whose table memory holds
+COMMON, LEAST_COMMON = 0.05, 20  # share of the others, and others, above which a run that they have counts for nothing
 
 
 def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
     """Whether at least half of the different runs of three words of each text are in one of the others; shape [n].
 
     So a text with a changed word is a near copy, and one of 20 words with three. Only texts with six such runs or more
-    count, on both sides: "What is the capital of France?" does not repeat the same question about Peru.
+    count, on both sides: "What is the capital of France?" does not repeat the same question about Peru. Runs that many
+    of the others have, as of a disclaimer, count for nothing: they make no copy, and would take most of the time.
     """
     from scipy.sparse import csr_array, hstack
 
     vocabulary = Vocabulary()
-    runs, owners, counts = _runs_of(vocabulary.encode(texts))
+    runs, owners = _runs_of(vocabulary.encode(texts))
     vocabulary.close()
     known, found = HashSet(runs), np.zeros(len(texts))
     columns = np.searchsorted(known.values, runs)
@@ -231,23 +233,24 @@ def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
     parts = [csr_array((len(known.values), 1), dtype=np.int32)]  # of no text, as a table has a maximum then
     for start in range(0, len(others), AT_ONCE):
         words = vocabulary.encode(others[start : start + AT_ONCE])
-        runs, owners, _ = _runs_of(words)
+        runs, owners = _runs_of(words)
         there, places = known.find(runs)
         shape = len(known.values), len(words)
         parts.append(csr_array((np.ones(len(there), np.int32), (places, owners[there])), shape))
     have = hstack(parts, format="csr")
+    rare = np.flatnonzero(np.diff(have.indptr) <= max(LEAST_COMMON, COMMON * len(others)))
+    has, have = has[:, rare], have[rare]
+    counts: Ints = has.sum(axis=1)
     for start in range(0, len(texts), ROWS):
         found[start : start + ROWS] = (has[start : start + ROWS] @ have).max(axis=1).toarray().ravel()
-    return (counts > 0) & (2 * found >= counts)
+    return (counts >= LEAST_RUNS) & (2 * found >= counts)
 
 
-def _runs_of(words: TokenLists) -> tuple[Hashes, Ints, Ints]:
-    """The different runs of texts that have enough of them, the row of each one's text; and how many each has, or 0."""
+def _runs_of(words: TokenLists) -> tuple[Hashes, Ints]:
+    """The different runs of texts that have enough of them, and the row of each one's text."""
     runs, owners = distinct(*ngrams(words, RUN))
-    counts = np.bincount(owners, minlength=len(words))
-    counts[counts < LEAST_RUNS] = 0
-    enough = counts[owners] > 0
-    return runs[enough], owners[enough], counts
+    enough = np.bincount(owners, minlength=len(words))[owners] >= LEAST_RUNS
+    return runs[enough], owners[enough]
 
 
 class _Whole:

@@ -229,3 +229,14 @@ def test_what_is_a_near_copy() -> None:
     assert near_copies([long], [mail]).tolist() == [False]
     assert near_copies([mail], []).tolist() == [False]
     assert near_copies(["@user " * 20 + "nice"], ["@user " * 30]).tolist() == [False]
+
+
+def test_a_disclaimer_makes_no_near_copies() -> None:
+    """A run that one in twenty of the others has, or 20 of few, is no sign of a copy; the texts' own words are."""
+    texts = [" ".join(f"w{(97 * n + 31 * m * m) % 5003}" for m in range(15)) for n in range(400)]
+    with_note = [f"{text} {SENTENCE} {SENTENCE.replace('small', 'large')}" for text in texts]
+    changed = with_note[200].split()[:-1]
+    assert near_copies([*with_note[:200], " ".join(changed[1:])], with_note[200:]).tolist() == [False] * 200 + [True]
+    for many, expected in ((20, True), (21, False)):
+        assert near_copies([SENTENCE], [SENTENCE] * many + texts[:100]).tolist() == [expected]
+    assert near_copies([SENTENCE], [SENTENCE] * 21 + [*texts, *texts]).tolist() == [True]

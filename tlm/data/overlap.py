@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tlm.data.ranges import Ints, offsets_of, ranges
-from tlm.data.text import compared, tokens
+from tlm.data.text import compared, is_unspaced, tokens
 from tlm.progress import Meter
 from tlm.settings.options import MIN_TOKENS, Filters
 
@@ -219,8 +219,9 @@ def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
     """Whether at least half of the different runs of three words of each text are in one of the others; shape [n].
 
     So a text with a changed word is a near copy, and one of 20 words with three. Only texts with six such runs or more
-    count, on both sides: "What is the capital of France?" does not repeat the same question about Peru. Runs that many
-    of the others have, as of a disclaimer, count for nothing: they make no copy, and would take most of the time.
+    count, on both sides: "What is the capital of France?" does not repeat the same question about Peru. A character of
+    a script without spaces is half a word there. Runs that many of the others have, as of a disclaimer, do not count:
+    they make no copy, and would take most of the time.
     """
     from scipy.sparse import csr_array, hstack
 
@@ -243,7 +244,8 @@ def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
     counts: Ints = has.sum(axis=1)
     for start in range(0, len(texts), ROWS):
         found[start : start + ROWS] = (has[start : start + ROWS] @ have).max(axis=1).toarray().ravel()
-    return (counts >= LEAST_RUNS) & (2 * found >= counts)
+    halves = np.array([0 if text.isascii() else sum(map(is_unspaced, text)) for text in texts])
+    return (counts >= LEAST_RUNS + halves / 2) & (2 * found >= counts)
 
 
 def _runs_of(words: TokenLists) -> tuple[Hashes, Ints]:

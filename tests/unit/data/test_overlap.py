@@ -240,3 +240,9 @@ def test_a_disclaimer_makes_no_near_copies() -> None:
     for many, expected in ((20, True), (21, False)):
         assert near_copies([SENTENCE], [SENTENCE] * many + texts[:100]).tolist() == [expected]
     assert near_copies([SENTENCE], [SENTENCE] * 21 + [*texts, *texts]).tolist() == [True]
+
+
+def test_a_short_text_without_spaces_is_no_near_copy() -> None:
+    """Eight characters are four words; a longer text without one of its characters is a near copy."""
+    short, long = "感觉比较适合家庭出游。", "早餐不错，丰盛，食品质量高，比较适合家庭，情侣用餐或出游"
+    assert near_copies([short, long[:9] + long[10:]], [long]).tolist() == [False, True]

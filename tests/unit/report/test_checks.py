@@ -119,6 +119,26 @@ def test_groups_in_several_splits(tmp_path: Path) -> None:
     assert found.sentence.startswith("12 groups are in more than one split")
 
 
+def test_a_word_that_tells_the_class(tmp_path: Path) -> None:
+    """As a field of a template; not a word that all texts have, and not one that half of a class has."""
+    found = {}
+    for form in ("of {}", "of every", "of {} {}"):
+        rows: list[Row] = []
+        for number, text in enumerate(words(120, 8)):
+            field = form.format("bill" if number % 2 else "ship", "") if form != "of {} {}" or number % 4 < 2 else ""
+            rows.append((f"{text} {field}", None, ("paid", "sent")[number % 2], "train" if number < 100 else "test"))
+        task = make_task(tmp_path / form, rows, "macro_f1", ["paid", "sent"])
+        found[form] = list(checks._telling(Artifact.open(task)))
+    ((code, severity, sentence),) = found.pop("of {}")
+    assert (code, severity) == ("TLM013", checks.WARNING)
+    assert sentence == (
+        "'ship' alone tells the class paid: 100 % of the training texts with it are paid, and 100 % of paid have it; "
+        "if new texts will not have it before they have a label, remove it."
+    )
+    assert list(found.values()) == [[], []]
+    assert list(checks._telling(None)) == []
+
+
 def test_labels_that_a_model_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"kitchen": "soup pan stir boil", "road": "car wheel drive park"}
     labels = [("kitchen", "road")[number % 2] for number in range(60)]

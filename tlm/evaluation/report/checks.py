@@ -1,7 +1,9 @@
 """Checks of a report: what may make its scores misleading, each with a code that docs/your-task.md explains."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.overlap import near_copies
 from tlm.data.ranges import HEAD, HEAD_TAIL
 from tlm.data.tasks.examples import classes_of, examples, read_splits
+from tlm.data.text import tokens
 from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
 from tlm.evaluation.pages.blocks import Block, Heading, Items, Line, Span
@@ -31,6 +34,8 @@ LEAST_PASSAGES = 100
 PREFERS = "prefers models that repeat what they saw"
 FEW_COPIES = 0.01  # of a split, in train too: short texts repeat by chance
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
+TELLS = 0.9  # correlation of a word with a class, above which it alone tells the class
+OFTEN, TEXTS_READ, WORDS_READ = 20, 5000, 200  # training texts with such a word; texts that are read, words of each
 
 
 class Check(NamedTuple):
@@ -64,6 +69,7 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
     found += _of_published(groups)
     found += _divided(task)
     found += _doubted(task)
+    found += _telling(task)
     found += _rare(task)
     found += _hardly_retrieved(groups)
     return sorted(dict.fromkeys(found), key=lambda check: check.severity != WARNING)
@@ -231,6 +237,39 @@ def _doubted(task: Artifact | None) -> Iterator[Check]:
         if found := len(wrong(means, gold)[0]):
             doubted = f"Labels of train and dev that look wrong: {found:,} of {len(gold):,}"
             yield Check("TLM010", NOTE, f"{doubted}. They may be right; tlm label-errors lists them.")
+
+
+def _telling(task: Artifact | None) -> Iterator[Check]:
+    """A word, or two in a row, that alone tells a class, as a field of a template does."""
+    if task is None or not (labels := classes_of(task)):
+        return
+    with suppress(InputError):  # gone, which the report says elsewhere
+        train = read_splits(task, "train")["train"]
+        rows = range(0, len(train.texts), -(-len(train.texts) // TEXTS_READ))
+        sizes, having, both = Counter[int](), Counter[str](), Counter[tuple[str, int]]()
+        for row in rows:
+            own = np.flatnonzero(train.gold[row]).tolist() if train.gold.ndim > 1 else [int(train.gold[row])]
+            words = tokens(train.texts[row])[:WORDS_READ]
+            if train.pairs:
+                words += tokens(train.pairs[row])[:WORDS_READ]
+            known = {*words, *map(" ".join, pairwise(words))}
+            sizes.update(own)
+            having.update(known)
+            both.update((word, place) for word in known for place in own)
+        told = [(_phi(n, having[word], sizes[c], len(rows)), word, c) for (word, c), n in both.items() if n >= OFTEN]
+        phi, word, place = max(told, default=(0.0, "", 0))
+        if phi >= TELLS:
+            label, shares = visible(labels[place], 40), [both[word, place] / of for of in (having[word], sizes[place])]
+            said = f"'{visible(word, 40)}' alone tells the class {label}: {100 * shares[0]:.0f} % of the training"
+            said += f" texts with it are {label}, and {100 * shares[1]:.0f} % of {label} have it"
+            advice = "if new texts will not have it before they have a label, remove it"
+            yield Check("TLM013", WARNING, f"{said}; {advice}.")
+
+
+def _phi(both: int, first: int, second: int, total: int) -> float:
+    """The correlation of two things that so many of `total` texts have, and so many both; 0 if all have one."""
+    spread = float(first * (total - first)) * float(second * (total - second))
+    return (both * total - first * second) / spread**0.5 if spread else 0.0
 
 
 def _rare(task: Artifact | None) -> Iterator[Check]:

@@ -218,10 +218,10 @@ COMMON, LEAST_COMMON = 0.05, 20  # share of the others, and others, above which 
 def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
     """Whether at least half of the different runs of three words of each text are in one of the others; shape [n].
 
-    So a text with a changed word is a near copy, and one of 20 words with three. Only texts with six such runs or more
-    count, on both sides: "What is the capital of France?" does not repeat the same question about Peru. A character of
-    a script without spaces is half a word there. Runs that many of the others have, as of a disclaimer, do not count:
-    they make no copy, and would take most of the time.
+    So a text with a changed word is a near copy, and one of 20 words with three. They must have six such runs in
+    common, as short texts share a phrase by chance: "What is the capital of France?" does not repeat the same question
+    about Peru. A character of a script without spaces is half a word. Runs that many of the others have, as of a
+    disclaimer, do not count: they make no copy, and would take most of the time.
     """
     from scipy.sparse import csr_array, hstack
 
@@ -245,7 +245,7 @@ def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
     for start in range(0, len(texts), ROWS):
         found[start : start + ROWS] = (has[start : start + ROWS] @ have).max(axis=1).toarray().ravel()
     halves = np.array([0 if text.isascii() else sum(map(is_unspaced, text)) for text in texts])
-    return (counts >= LEAST_RUNS + halves / 2) & (2 * found >= counts)
+    return (counts >= LEAST_RUNS + halves / 2) & (2 * found >= counts) & (found >= LEAST_RUNS)
 
 
 def _runs_of(words: TokenLists) -> tuple[Hashes, Ints]:

@@ -210,7 +210,7 @@ def test_near_copies_are_those_of_a_count_by_hand(texts: list[str], others: list
     """Also where memory holds few texts, and where a text is empty, short or all of one word."""
     found = [grams(tokens(text), 3) for text in texts]
     known = [runs for other in others if len(runs := grams(tokens(other), 3)) >= 6]
-    expected = [len(runs) >= 6 and any(2 * len(runs & one) >= len(runs) for one in known) for runs in found]
+    expected = [len(runs) >= 6 and any(max(12, len(runs)) <= 2 * len(runs & one) for one in known) for runs in found]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlap, "AT_ONCE", 3)
         patch.setattr(overlap, "ROWS", 2)
@@ -228,6 +228,8 @@ def test_what_is_a_near_copy() -> None:
     assert near_copies([mail], [long]).tolist() == [True]
     assert near_copies([long], [mail]).tolist() == [False]
     assert near_copies([mail], []).tolist() == [False]
+    happy = "I bought this phone and I am very happy with it", "For three weeks now, I am very happy with it at home"
+    assert near_copies(happy[:1], happy[1:]).tolist() == [False]
     assert near_copies(["@user " * 20 + "nice"], ["@user " * 30]).tolist() == [False]
 
 

@@ -139,6 +139,22 @@ def test_a_word_that_tells_the_class(tmp_path: Path) -> None:
     assert list(checks._telling(None)) == []
 
 
+def test_a_target_that_outweighs_the_others(tmp_path: Path) -> None:
+    """A mistyped one; normal ones of a few texts have none."""
+    for mistyped in (False, True):
+        rows: list[Row] = []
+        for number, target in enumerate(np.random.default_rng(0).normal(5, 1, 75).tolist()):
+            split = "train" if number < 30 else "dev" if number < 40 else "test"
+            rows.append((f"text {number}", None, 1e9 if mistyped and number == 50 else target, split))
+        task = make_task(tmp_path / str(mistyped), rows, "pearson", None)
+        said = (
+            "One target of test, 1e+09, has 97 % of the variance of all 35, so one text decides a fit or a correlation"
+        )
+        expected = [("TLM014", checks.WARNING, f"{said}; is it right?")] if mistyped else []
+        assert list(checks._outlying(Artifact.open(task))) == expected
+    assert list(checks._outlying(None)) == []
+
+
 def test_labels_that_a_model_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"kitchen": "soup pan stir boil", "road": "car wheel drive park"}
     labels = [("kitchen", "road")[number % 2] for number in range(60)]

@@ -36,6 +36,7 @@ FEW_COPIES = 0.01  # of a split, in train too: short texts repeat by chance
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 TELLS = 0.9  # correlation of a word with a class, above which it alone tells the class
 OFTEN, TEXTS_READ, WORDS_READ = 20, 5000, 200  # training texts with such a word; texts that are read, words of each
+LARGE, LEAST_TARGETS = 0.5, 30  # share of the variance of targets that one of them has; targets that have a variance
 
 
 class Check(NamedTuple):
@@ -70,6 +71,7 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
     found += _divided(task)
     found += _doubted(task)
     found += _telling(task)
+    found += _outlying(task)
     found += _rare(task)
     found += _hardly_retrieved(groups)
     return sorted(dict.fromkeys(found), key=lambda check: check.severity != WARNING)
@@ -264,6 +266,21 @@ def _telling(task: Artifact | None) -> Iterator[Check]:
             said += f" texts with it are {label}, and {100 * shares[1]:.0f} % of {label} have it"
             advice = "if new texts will not have it before they have a label, remove it"
             yield Check("TLM013", WARNING, f"{said}; {advice}.")
+
+
+def _outlying(task: Artifact | None) -> Iterator[Check]:
+    """A target, mistyped perhaps, that has most of the variance of its split."""
+    if task is None or task.details["problem"] != "regression":
+        return
+    with suppress(InputError):  # gone, which the report says elsewhere
+        for name, split in read_splits(task, "train", "dev", "test").items():
+            squares = (split.gold - split.gold.mean()) ** 2
+            if len(squares) >= LEAST_TARGETS and squares.max() > LARGE * squares.sum():
+                one = f"One target of {name}, {split.gold[squares.argmax()]:g}, has"
+                share = f"{100 * squares.max() / squares.sum():.0f} % of the variance of all {len(squares):,}"
+                yield Check(
+                    "TLM014", WARNING, f"{one} {share}, so one text decides a fit or a correlation; is it right?"
+                )
 
 
 def _phi(both: int, first: int, second: int, total: int) -> float:

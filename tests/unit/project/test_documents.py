@@ -13,6 +13,7 @@ import typer
 from pipelines.compiled import of_this_code, read_parameters
 from pipelines.run import app
 from research.__main__ import STUDIES
+from research.multitask import report as multitask
 from tests import commands_page
 from tlm.artifacts.stores.store import KINDS
 from tlm.cli.main import COMMANDS, build
@@ -140,7 +141,7 @@ def test_make_targets_and_modules_exist(path: Path) -> None:
 
 
 def test_the_changelog_has_the_versions_of_the_steps() -> None:
-    """Whoever raises a version is told here of the line, which says what finished work is made again."""
+    """Whoever raises one of these is told here of the line, which says what finished work is made again."""
     static = baseline.VERSIONS[baseline.STATIC]
     assert static == baseline.VERSIONS[baseline.EMBEDDINGS], "name both versions apart in CHANGELOG.md and below"
     assert export.VERSION == export.OF_IMPORT, "name both versions apart in CHANGELOG.md and below"
@@ -150,7 +151,7 @@ def test_the_changelog_has_the_versions_of_the_steps() -> None:
         f"`baseline` v{baseline.VERSIONS[baseline.ARM]}, static vectors and embeddings v{static}, "
         f"`mix` v{mix.VERSION} (cascades v{mix.VERSION_OF_CASCADES}); `import-predictions` v{imported.VERSION}; "
         f"`finetune` v{stages.STAGE2_VERSION}, `distill` v{distill.VERSION}, `export-onnx` v{export_onnx.VERSION}; "
-        f"`tune` v{advise.VERSION}; reports v{report.VERSION}."
+        f"`tune` v{advise.VERSION}; reports v{report.VERSION}, `report-multitask` v{multitask.VERSION}."
     )
     told = f"the line 'Steps that run once more' of CHANGELOG.md has other versions; it should end so: {line}"
     assert line in (HOME / "CHANGELOG.md").read_text(encoding="utf-8"), told

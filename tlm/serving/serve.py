@@ -40,7 +40,7 @@ MOST_UNREAD = 6  # checks, one every `HEAD_SECONDS`
 RECEIVED_BYTES = 1 << 15
 SENT_BYTES = 1 << 18  # that the system takes of an answer: with its megabytes, a slow reader seems to read nothing
 SWITCH_SECONDS = 0.0005  # of Python's threads: the one that answers waits so long for the one that predicts, each time
-FULL_SECONDS = 0.01  # between two tries to open one more connection than the process may
+FULL_SECONDS = 0.001  # between two tries to open one more connection than the process may; open ones wait as well
 VERSION_DIGITS = 12  # of an artifact's content
 
 

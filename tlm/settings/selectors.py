@@ -13,8 +13,8 @@ class Selector(NamedTuple):
     """What is known of a way to choose text.
 
     Attributes:
-        by: Whether it searches with the task's texts as queries, gives every passage a score, draws passages, or
-            reranks what BM25 found.
+        by: Whether it searches with the task's texts as queries, by their words or by vectors, gives every passage a
+            score, draws passages, or reranks what BM25 found.
         called: What reports call its text; BM25's, with which they compare the others, needs no name.
         card: Which passages a model learned from, for the model's card.
         sampled: Passages of a corpus above which another seed gives another text: 0 if the text is drawn, or the size
@@ -22,7 +22,7 @@ class Selector(NamedTuple):
         nothing_found: Why a query found nothing, for one that searches.
     """
 
-    by: Literal["search", "score", "draw", "rerank"]
+    by: Literal["words", "vectors", "score", "draw", "rerank"]
     called: str
     card: str
     sampled: float
@@ -32,21 +32,21 @@ class Selector(NamedTuple):
 RERANKED = "rerank"  # by `research.rerank`, with a model that was trained on BM25's text
 SELECTORS = {
     "bm25": Selector(
-        by="search",
+        by="words",
         called="",
         card="retrieved by BM25 with the training texts as queries",
         sampled=inf,
         nothing_found=_NO_TERM,
     ),
     "dense": Selector(
-        by="search",
+        by="vectors",
         called="text by vectors",
         card="retrieved with the training texts as queries, by the similarity of vectors",
         sampled=50_000,
         nothing_found=_NO_VECTOR,
     ),
     "hybrid": Selector(
-        by="search",
+        by="vectors",
         called="text by BM25 and vectors",
         card="retrieved with the training texts as queries, by BM25 and the similarity of vectors",
         sampled=50_000,
@@ -78,11 +78,11 @@ def _names(*kinds: str) -> tuple[str, ...]:
     return tuple(name for name, selector in SELECTORS.items() if selector.by in kinds)
 
 
-WITH_QUERIES = _names("search")
+WITH_QUERIES = _names("words", "vectors")
 WITHOUT_QUERIES = _names("draw", "score", "rerank")  # their hits have no query
-RETRIEVED = _names("search", "draw", "score")  # by `retrieve`
+RETRIEVED = _names("words", "vectors", "draw", "score")  # by `retrieve`
 SCORED = _names("score")
-BY_VECTORS = tuple(name for name in WITH_QUERIES if _NO_VECTOR in SELECTORS[name].nothing_found)
+BY_VECTORS = _names("vectors")
 
 
 def draws(arm: str, passages: float = inf, *, vectors: bool = False) -> bool:

@@ -149,7 +149,7 @@ def gc(
     made_from = {one.folder_name: {source.folder_name for source in one.manifest.inputs.values()} for one in artifacts}
     doomed = _with_products([one.folder_name for one in removed], made_from)
     if both := [one.uri for one in pinned if one.folder_name in doomed]:
-        raise InputError(f"--keep names {both[0]}, and --remove names what it was made from; leave one of them out")
+        raise InputError(f"--keep names {both[0]}, which --remove removes; leave one of them out")
     young = (folder for folder, files in folders.items() if _young(files, horizon))
     damaged = (folder_of(stored.name) for stored, artifact in found if artifact is None)
     kept = chain(_kept(artifacts, made_from, keep_runs, doomed), young, damaged, (one.folder_name for one in pinned))

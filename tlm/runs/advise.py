@@ -26,7 +26,7 @@ from tlm.evaluation.pages.render import write_pages
 from tlm.evaluation.pages.text import signed
 from tlm.evaluation.report.findings import interval_text
 from tlm.evaluation.score.baseline import baseline, static
-from tlm.evaluation.score.intervals import Interval, difference, with_interval
+from tlm.evaluation.score.intervals import difference, with_interval
 from tlm.evaluation.score.mix import mixtures
 from tlm.evaluation.score.scores import METRIC_NAMES
 from tlm.progress import say
@@ -227,8 +227,8 @@ def tune(
     A candidate's score is the cross-fitted one on dev of static vectors of its text, mixed with the linear model.
     Successive halving (Jamieson and Talwalkar, AISTATS 2016) by thirds: all candidates with a ninth of the training
     examples, the best third of them with a third, the best third of these with all, and the preset's own settings
-    beside them. A candidate without a passage is left out. Those in the last round that paired resampling of dev does
-    not tell from the best are tied with it. If the settings that the search started from are among them, they are
+    beside them. A candidate with too little text is left out. Those in the last round that paired resampling of dev
+    does not tell from the best are tied with it. If the settings that the search started from are among them, they are
     recommended, otherwise the tied candidate that took the least CPU time. Test is not looked at. The steps of the
     pipeline make every candidate, so later runs and searches find what was made here.
 
@@ -333,7 +333,7 @@ def _write(draft: Draft, trials: list[Trial], base: Retrieve) -> None:
     scored = {row["settings"] for row in rows}
     tried = map(overrides_of, candidates(base, trials[0].metrics.input("task").details["problem"]))
     if empty := [name for name in tried if name not in scored]:
-        findings.append(f"Left out, because no passage was found or passed the filters: {'; '.join(empty)}.")
+        findings.append(f"Left out, because too little text was found or passed the filters: {'; '.join(empty)}.")
     details = trials[0].metrics.details
     of = f"{details['task']} · {METRIC_NAMES[details['metric']]} on dev"
     study = {"of": of, "overrides": chosen["settings"], "rows": rows, "findings": findings}
@@ -350,8 +350,7 @@ def _compared(trials: list[Trial]) -> Iterator[Row]:
     for trial, score in zip(trials, scores, strict=True):
         behind = difference(score, scores[0], len(trials) - 1)
         facts = {"settings": overrides_of(trial.setting), "part": trial.part, "cpu_seconds": round(trial.cost, 1)}
-        dev = {name: value for name, value in with_interval(score).items() if name in Interval._fields}
-        yield facts | {"dev": dev, "to_best": behind._asdict(), "tied": behind.sign == 0}
+        yield facts | {"dev": with_interval(score), "to_best": behind._asdict(), "tied": behind.sign == 0}
 
 
 def _findings(chosen: Row, tied: str, start: Row | None, linear: Row) -> Iterator[str]:

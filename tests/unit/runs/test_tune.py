@@ -135,7 +135,7 @@ def test_the_given_settings_are_in_the_last_round_and_kept_if_tied_although_they
 
 
 @pytest.mark.usefixtures("small")
-def test_a_candidate_without_a_passage_is_left_out_and_named(
+def test_a_candidate_with_too_little_text_is_left_out_and_named(
     world: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made, without = step._trial, ["rake"]
@@ -153,8 +153,9 @@ def test_a_candidate_without_a_passage_is_left_out_and_named(
     assert {"full"} == {
         word.split("=")[1] for row in found["rows"] for word in row["settings"].split() if "query" in word
     }
-    assert found["findings"][-1].startswith("Left out, because no passage was found or passed the filters: retrieve.")
-    assert start in found["findings"][-1]
+    left_out = found["findings"][-1]
+    assert left_out.startswith("Left out, because too little text was found or passed the filters: retrieve.")
+    assert start in left_out
     assert f"{start} is left out: hits/1 holds no hit" in capsys.readouterr().err
 
     without[:] = ["small"]  # what a part of train finds does not end the search

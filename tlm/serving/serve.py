@@ -98,7 +98,8 @@ def serve(
         listening = _Listening(fileno=config.bind_socket().detach())
     except SystemExit:
         raise InputError(f"cannot listen at {host}, port {port}, for the reason above; choose others") from None
-    say(f"serve: {model} on {place}, at http://{host}:{port}/v1/models/{name}:predict")
+    address = f"[{host}]" if ":" in host else host
+    say(f"serve: {model} on {place}, at http://{address}:{port}/v1/models/{name}:predict")
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_BYTES)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a body waits 40 ms after its head

@@ -29,7 +29,7 @@ from tests.toys import make_task
 from tests.toys_training import TOPICS, checkpoint, model, rows, task
 from tlm.cli.command import flat
 from tlm.cli.upkeep import download
-from tlm.errors import InputError
+from tlm.errors import InputError, Interrupted
 from tlm.evaluation.predict.models import located, trained
 from tlm.evaluation.predict.predict import predict
 from tlm.evaluation.predict.predictor import open_predictor
@@ -723,6 +723,15 @@ def test_requests_of_a_kind_are_predicted_together_up_to_a_limit_and_clients_may
     singles = [["a", *"b" * 40, *"c" * 40], ["d", "fail"], large[0].texts, ["f"]]
     assert [texts for texts, pairs in model.asked if pairs is None] == singles
     assert [one for one in model.asked if one[1]] == [(["é"], ["ü"])]
+
+
+def test_the_address_of_a_server_at_ipv6_has_brackets(models, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("tlm.serving.serve._prepare_process", lambda: None)
+    monkeypatch.setattr("uvicorn.Config.bind_socket", lambda _: socket.create_server(("127.0.0.1", 0)))
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
+    with pytest.raises(Interrupted):
+        serve(models["linear"], host="::1", port=8080)
+    assert "at http://[::1]:8080/v1/models/model:predict" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_one_sentence(models, capsys) -> None:

@@ -10,18 +10,22 @@ without invisible characters, so none of these hides a match.
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar
+from itertools import repeat
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tlm.data.ranges import Ints, offsets_of, ranges
-from tlm.data.text import compared, is_unspaced, tokens
+from tlm.data.text import compared, is_plain, is_unspaced, tokens
 from tlm.progress import Meter
 from tlm.settings.options import MIN_TOKENS, Filters
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Hashes = npt.NDArray[np.uint64]
 Keys = TypeVar("Keys", Ints, Hashes)
@@ -212,26 +216,42 @@ def overlapping(texts: Sequence[str], protected: Iterable[str]) -> Flags:
 
 
 RUN, LEAST_RUNS, ROWS = 3, 6, 256  # words of a run; runs of a text that counts; texts whose table memory holds
+MORE = 8  # runs that a text of a script without spaces must have beside: 16 letters, or eight words, have 14
 COMMON, LEAST_COMMON = 0.05, 20  # share of the others, and others, above which a run that they have counts for nothing
 
 
-def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
+def near_copies(
+    texts: Sequence[str], others: Sequence[str], second: tuple[Sequence[str], Sequence[str]] | None = None
+) -> Flags:
     """Whether at least half of the different runs of three words of each text are in one of the others; shape [n].
 
     So a text with a changed word is a near copy, and one of 20 words with three. They must have six such runs in
     common, as short texts share a phrase by chance: "What is the capital of France?" does not repeat the same question
     about Peru. A character of a script without spaces is half a word. Runs that many of the others have, as of a
     disclaimer, do not count: they make no copy, and would take most of the time.
+
+    Args:
+        texts: The texts.
+        others: The texts that they may be near copies of.
+        second: The second texts of pairs, and of the other pairs. Both texts must be near copies of those of one pair.
     """
+    found = []
+    for first, both in zip(_alike(texts, others), _alike(*second) if second else repeat(None)):  # noqa: B905, no length
+        found.append((first if both is None else first.multiply(both)).sum(axis=1) > 0)
+    return np.concatenate([np.zeros(0, bool), *found])
+
+
+def _alike(texts: Sequence[str], others: Sequence[str]) -> "Iterator[csr_array]":
+    """Which of the others each text is a near copy of, in parts: tables of shape [texts, 1 + others]."""
     from scipy.sparse import csr_array, hstack
 
     vocabulary = Vocabulary()
     runs, owners = _runs_of(vocabulary.encode(texts))
     vocabulary.close()
-    known, found = HashSet(runs), np.zeros(len(texts))
+    known = HashSet(runs)
     columns = np.searchsorted(known.values, runs)
     has = csr_array((np.ones(len(runs), np.int32), (owners, columns)), (len(texts), len(known.values)))
-    parts = [csr_array((len(known.values), 1), dtype=np.int32)]  # of no text, as a table has a maximum then
+    parts = [csr_array((len(known.values), 1), dtype=np.int32)]  # of no text, as there may be no others
     for start in range(0, len(others), AT_ONCE):
         words = vocabulary.encode(others[start : start + AT_ONCE])
         runs, owners = _runs_of(words)
@@ -241,11 +261,18 @@ def near_copies(texts: Sequence[str], others: Sequence[str]) -> Flags:
     have = hstack(parts, format="csr")
     rare = np.flatnonzero(np.diff(have.indptr) <= max(LEAST_COMMON, COMMON * len(others)))
     has, have = has[:, rare], have[rare]
-    counts: Ints = has.sum(axis=1)
     for start in range(0, len(texts), ROWS):
-        found[start : start + ROWS] = (has[start : start + ROWS] @ have).max(axis=1).toarray().ravel()
-    halves = np.array([0 if text.isascii() else sum(map(is_unspaced, text)) for text in texts])
-    return (counts >= LEAST_RUNS + halves / 2) & (2 * found >= counts) & (found >= LEAST_RUNS)
+        own = has[start : start + ROWS]
+        counts, common = own.sum(axis=1), own @ have
+        enough = counts >= [LEAST_RUNS + MORE * _unspaced(text) for text in texts[start : start + ROWS]]
+        least = np.where(enough, np.maximum(LEAST_RUNS, counts / 2), np.inf)
+        common.data = common.data >= np.repeat(least, np.diff(common.indptr))
+        yield common
+
+
+def _unspaced(text: str) -> float:
+    """The share of the words of a text that are letters of a script without spaces."""
+    return 0 if is_plain(text) else sum(map(is_unspaced, words := tokens(text))) / max(1, len(words))
 
 
 def _runs_of(words: TokenLists) -> tuple[Hashes, Ints]:

@@ -3,6 +3,7 @@
 import tracemalloc
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -248,3 +249,22 @@ def test_a_short_text_without_spaces_is_no_near_copy() -> None:
     """Eight characters are four words; a longer text without one of its characters is a near copy."""
     short, long = "感觉比较适合家庭出游。", "早餐不错，丰盛，食品质量高，比较适合家庭，情侣用餐或出游"
     assert near_copies([short, long[:9] + long[10:]], [long]).tolist() == [False, True]
+
+
+def test_marks_and_a_disclaimer_hide_no_near_copy_without_spaces() -> None:
+    """Marks of Burmese are no words; the letters of a disclaimer are not asked for runs of the text's own."""
+    numbers = np.random.default_rng(0)
+    burmese = "".join(f"{chr(0x1000 + n)}{chr(0x102D)}{chr(0x103A)}" for n in numbers.integers(0, 33, 60).tolist())
+    assert near_copies([burmese[:60] + burmese[63:]], [burmese]).tolist() == [True]
+    own = ["".join(map(chr, row)) for row in numbers.integers(0x4E00, 0x9000, (30, 30)).tolist()]
+    note = "".join(map(chr, numbers.integers(0x4E00, 0x9000, 150).tolist()))
+    assert near_copies([own[5][1:] + note], [text + note for text in own]).tolist() == [True]
+
+
+def test_a_pair_is_a_near_copy_of_one_other_pair() -> None:
+    """Not one whose two texts are in two others."""
+    first, second = SENTENCE, "Nothing else was in the letter that she opened in the kitchen at noon"
+    changed = [f"{text} now" for text in (first, second)]
+    new = ["The parcel came to the wrong house on the other side of the street"] * 2
+    for others, expected in (((first, new[0]), (second, new[1])), True), (((first, new[0]), (new[1], second)), False):
+        assert near_copies(changed[:1], others[0], (changed[1:], others[1])).tolist() == [expected]

@@ -132,9 +132,8 @@ def _near_copies(
         return
     with suppress(InputError):  # gone, which the report says elsewhere
         train, test, dev = read_splits(task, "train", "test", "dev").values()
-        near = near_copies([*test.texts, *dev.texts], train.texts)
-        if train.pairs and test.pairs and dev.pairs:  # one of the two alone is no copy
-            near &= near_copies([*test.pairs, *dev.pairs], train.pairs)
+        second = ([*test.pairs, *dev.pairs], train.pairs) if train.pairs and test.pairs and dev.pairs else None
+        near = near_copies([*test.texts, *dev.texts], train.texts, second)
         of_test, of_dev = np.split(near, [len(test.gold)])
         said = "{:,} of the {:,} {} texts have most of their wording in a text of train"
         if count := int((of_test & ~test.copied).sum()):

@@ -1,9 +1,9 @@
 """Checks of a report: what may make its scores misleading, each with a code that docs/your-task.md explains."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.overlap import near_copies
 from tlm.data.ranges import HEAD, HEAD_TAIL
-from tlm.data.tasks.examples import classes_of, examples, read_splits
+from tlm.data.tasks.examples import classes_of, examples, read_splits, texts_of
 from tlm.data.text import tokens
 from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
@@ -244,27 +244,36 @@ def _telling(task: Artifact | None) -> Iterator[Check]:
     """A word, or two in a row, that alone tells a class, as a field of a template does."""
     if task is None or not (labels := classes_of(task)):
         return
+    from scipy.sparse import csr_array
+
     with suppress(InputError):  # gone, which the report says elsewhere
-        train = read_splits(task, "train")["train"]
-        rows = range(0, len(train.texts), -(-len(train.texts) // TEXTS_READ))
-        sizes, having, both = Counter[int](), Counter[str](), Counter[tuple[str, int]]()
-        for row in rows:
-            own = np.flatnonzero(train.gold[row]).tolist() if train.gold.ndim > 1 else [int(train.gold[row])]
-            words = tokens(train.texts[row])[:WORDS_READ]
-            if train.pairs:
-                words += tokens(train.pairs[row])[:WORDS_READ]
-            known = {*words, *map(" ".join, pairwise(words))}
-            sizes.update(own)
-            having.update(known)
-            both.update((word, place) for word in known for place in own)
-        told = [(_phi(n, having[word], sizes[c], len(rows)), word, c) for (word, c), n in both.items() if n >= OFTEN]
-        phi, word, place = max(told, default=(0.0, "", 0))
-        if phi >= TELLS:
-            label, shares = visible(labels[place], 40), [both[word, place] / of for of in (having[word], sizes[place])]
-            said = f"'{visible(word, 40)}' alone tells the class {label}: {100 * shares[0]:.0f} % of the training"
-            said += f" texts with it are {label}, and {100 * shares[1]:.0f} % of {label} have it"
+        train, numbers = read_splits(task, "train")["train"], defaultdict[str, int]()
+        numbers.default_factory = numbers.__len__
+        step = -(-len(train.texts) // TEXTS_READ)
+        own = [[numbers[word] for word in _words(*texts)] for texts in islice(texts_of(train), 0, None, step)]
+        row, number = np.repeat(np.arange(len(own)), [*map(len, own)]), np.fromiter(chain.from_iterable(own), int)
+        has = csr_array((np.ones(len(row)), (row, number)), (len(own), len(numbers)))
+        often = np.flatnonzero(has.sum(axis=0) >= OFTEN)
+        has = has[:, often]
+        having, gold, highest, said = has.sum(axis=0), train.gold[::step], 0.0, ""
+        for place, label in enumerate(labels if len(often) else ()):
+            of_label = gold[:, place] if gold.ndim > 1 else gold == place
+            size, both = int(of_label.sum()), of_label @ has
+            spread = np.sqrt(having * (len(own) - having) * size * (len(own) - size))
+            correlation = np.where(both >= OFTEN, both * len(own) - having * size, 0) / np.maximum(spread, 1)
+            if correlation[at := correlation.argmax()] > highest:
+                highest, name, word = correlation[at], visible(label, 40), visible([*numbers][often[at]], 40)
+                said = f"'{word}' alone tells the class {name}: {100 * both[at] / having[at]:.0f} % of the training "
+                said += f"texts with it are {name}, and {100 * both[at] / size:.0f} % of {name} have it"
+        if highest >= TELLS:
             advice = "if new texts will not have it before they have a label, remove it"
             yield Check("TLM013", WARNING, f"{said}; {advice}.")
+
+
+def _words(*texts: str | None) -> dict[str, None]:
+    """The words of a text or pair, and each two in a row."""
+    parts = [tokens(text)[:WORDS_READ] for text in texts if text]
+    return dict.fromkeys(word for part in parts for word in (*part, *map(" ".join, pairwise(part))))
 
 
 def _outlying(task: Artifact | None) -> Iterator[Check]:
@@ -280,12 +289,6 @@ def _outlying(task: Artifact | None) -> Iterator[Check]:
                 yield Check(
                     "TLM014", WARNING, f"{one} {share}, so one text decides a fit or a correlation; is it right?"
                 )
-
-
-def _phi(both: int, first: int, second: int, total: int) -> float:
-    """The correlation of two things that so many of `total` texts have, and so many both; 0 if all have one."""
-    spread = float(first * (total - first)) * float(second * (total - second))
-    return (both * total - first * second) / spread**0.5 if spread else 0.0
 
 
 def _rare(task: Artifact | None) -> Iterator[Check]:

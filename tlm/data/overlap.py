@@ -228,17 +228,11 @@ def near_copies(
     So a text with a changed word is a near copy, and one of 20 words with three. They must have six such runs in
     common, as short texts share a phrase by chance: "What is the capital of France?" does not repeat the same question
     about Peru. A character of a script without spaces is half a word. Runs that many of the others have, as of a
-    disclaimer, do not count: they make no copy, and would take most of the time.
-
-    Args:
-        texts: The texts.
-        others: The texts that they may be near copies of.
-        second: The second texts of pairs, and of the other pairs. Both texts must be near copies of those of one pair.
+    disclaimer, do not count: they make no copy, and would take most of the time. Of pairs, `second` has the second
+    texts and those of the others: both texts of a near copy are near copies of those of one other pair.
     """
-    found = []
-    for first, both in zip(_alike(texts, others), _alike(*second) if second else repeat(None)):  # noqa: B905, no length
-        found.append((first if both is None else first.multiply(both)).sum(axis=1) > 0)
-    return np.concatenate([np.zeros(0, bool), *found])
+    both = zip(_alike(texts, others), _alike(*second) if second else repeat(1))  # noqa: B905, a repetition has no length
+    return np.concatenate([np.zeros(0, bool), *(one.multiply(other).sum(axis=1) > 0 for one, other in both)])
 
 
 def _alike(texts: Sequence[str], others: Sequence[str]) -> "Iterator[csr_array]":

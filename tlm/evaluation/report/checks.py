@@ -31,7 +31,7 @@ CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are los
 UNCUT = 1 << 30  # tokens
 LEAST_OF_CLASS, NAMED = 5, 5  # examples of a class in train or test; rare classes that are named
 LEAST_PASSAGES = 100
-PREFERS = "prefers models that repeat what they saw"
+NEAR, PREFERS = "for the most part in one text of train", "prefers models that repeat what they saw"
 FEW_COPIES = 0.01  # of a split, in train too: short texts repeat by chance
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 TELLS = 0.9  # correlation of a word with a class, above which it alone tells the class
@@ -116,12 +116,11 @@ def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> I
         yield Check("TLM002", WARNING, said)
     if without := best["without_copies"].get("test"):
         copies = test - without["n"]
-        said = f"{copies:,} of the {test:,} test texts are in train too, which raises every score."
+        said = f"{_some(copies, test, 'test')} in train too, which raises every score."
         left = _have(best, linear, lambda one: one["without_copies"]["test"]["score"])
         yield Check("TLM002", _severity(copies, test), f"{said} Without them, {left}.")
     if copies := dev - new_dev:
-        said = f"{copies:,} of the {dev:,} dev texts are in train too, so dev {PREFERS}."
-        yield Check("TLM002", _severity(copies, dev), said)
+        yield Check("TLM002", _severity(copies, dev), f"{_some(copies, dev, 'dev')} in train too, so dev {PREFERS}.")
 
 
 def _near_copies(
@@ -135,17 +134,19 @@ def _near_copies(
         second = ([*test.pairs, *dev.pairs], train.pairs) if train.pairs and test.pairs and dev.pairs else None
         near = near_copies([*test.texts, *dev.texts], train.texts, second)
         of_test, of_dev = np.split(near, [len(test.gold)])
-        said = "{:,} of the {:,} {} texts have most of their wording in a text of train"
-        if count := int((of_test & ~test.copied).sum()):
-            raised = f"{said.format(count, len(of_test), 'test')}, which can raise every score."
-            if (new := ~(of_test | test.copied)).any():
-                by_name = {group.name: group for group in groups}
-                left = _have(best, linear, lambda one: by_name[one["name"]].of_test(new))
-                raised += f" Without any such text, {left}."
-            yield Check("TLM002", _severity(count, len(of_test)), raised)
-        if count := int((of_dev & ~dev.copied).sum()):
-            preferred = f"{said.format(count, len(of_dev), 'dev')}, so dev {PREFERS}."
-            yield Check("TLM002", _severity(count, len(of_dev)), preferred)
+        by_name = {group.name: group for group in groups}
+        effects = "which can raise every score", f"so dev {PREFERS}"
+        for split, copied, effect in zip((test, dev), (of_test, of_dev), effects, strict=True):
+            if count := int((copied & ~split.copied).sum()):
+                said = f"{_some(count, len(copied), split.name)} {NEAR}, {effect}."
+                if split is test and (new := ~(copied | test.copied)).any():
+                    left = _have(best, linear, lambda one: by_name[one["name"]].of_test(new))
+                    said += f" Without any such text, {left}."
+                yield Check("TLM002", _severity(count, len(copied)), said)
+
+
+def _some(count: int, total: int, split: str) -> str:
+    return f"{count:,} of the {total:,} {split} texts {'is' if count == 1 else 'are'}"
 
 
 def _have(best: Summary, linear: Summary | None, score: Callable[[Summary], Score]) -> str:

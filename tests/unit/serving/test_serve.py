@@ -424,7 +424,7 @@ def test_more_connections_than_the_process_may_open_wait_and_the_log_says_so_onc
     assert server.ask("/v2/health/live")[0] == 200
     assert server.end() == 0
     lines = server.process.stderr.read().splitlines()
-    assert [line for line in lines if "open" in line or "Traceback" in line] == [
+    assert [line for line in lines if "open files" in line or "Traceback" in line] == [
         "serve: new connections wait (Too many open files); raise the limit of open files (ulimit -n)"
     ]
 

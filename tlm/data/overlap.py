@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,6 @@ from tlm.data.ranges import Ints, offsets_of, ranges
 from tlm.data.text import compared, is_plain, is_unspaced, tokens
 from tlm.progress import Meter
 from tlm.settings.options import MIN_TOKENS, Filters
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Hashes = npt.NDArray[np.uint64]
 Keys = TypeVar("Keys", Ints, Hashes)
@@ -235,8 +232,8 @@ def near_copies(
     return np.concatenate([np.zeros(0, bool), *(one.multiply(other).sum(axis=1) > 0 for one, other in both)])
 
 
-def _alike(texts: Sequence[str], others: Sequence[str]) -> "Iterator[csr_array]":
-    """Which of the others each text is a near copy of, in parts: tables of shape [texts, 1 + others]."""
+def _alike(texts: Sequence[str], others: Sequence[str]) -> Iterator[Any]:
+    """Which of the others each text is a near copy of, in parts: sparse tables, [texts, 1 + others]."""
     from scipy.sparse import csr_array, hstack
 
     vocabulary = Vocabulary()

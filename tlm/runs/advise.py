@@ -252,16 +252,16 @@ def tune(
             left = [*dict.fromkeys([*left, base])]
         say(f"tune: {len(left)} candidates with {f'1/{part}' if part > 1 else 'all'} of the training examples")
         sampled = sample(task, part, root) if part > 1 else task
-        linear, best_first, none = baseline(sampled, root=root), list[Trial](), ""
+        linear, best_first, lost = baseline(sampled, root=root), list[Trial](), ""
         for number, setting in enumerate(left, 1):
             say(f"tune: candidate {number} of {len(left)}: {overrides_of(setting)}")
             try:
                 best_first.append(_trial(setting, part, linear, index, sampled, filters, root))
             except NothingLeft as error:
-                none = f"{overrides_of(setting)} is left out: {error}"
-                say(f"warning: {none}")
+                lost = f"{overrides_of(setting)} is left out: {error}"
+                say(f"warning: {lost}")
         if part == 1 and not best_first:
-            raise NothingLeft(f"no candidate is left to compare; {none}")
+            raise NothingLeft(f"no candidate is left to compare; {lost}")
         best_first.sort(key=lambda trial: (-trial.metrics.details["dev"], trial.cost))
         left = [trial.setting for trial in best_first[: ceil(len(best_first) / KEPT)] if trial.setting] or left
         trials += best_first

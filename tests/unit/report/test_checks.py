@@ -2,7 +2,7 @@
 
 import re
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -37,6 +37,12 @@ def of(told: dict[str, Any], code: str) -> str:
     """The one sentence of a check."""
     (found,) = [check["sentence"] for check in told["checks"] if check["code"] == code]
     return str(found)
+
+
+def found_by(check: Callable[[Artifact, Any], Iterator[checks.Check]], task: str) -> list[checks.Check]:
+    """What a check finds in a task."""
+    found = Artifact.open(task)
+    return list(check(found, checks._splits(found)))
 
 
 def runs(world: World, arm: str = "bm25", skill: float = 0.7, seeds: int = 3) -> list[str]:
@@ -130,7 +136,7 @@ def test_a_word_that_tells_the_class(tmp_path: Path) -> None:
             field = form.format("bill" if number % 2 else "ship", "") if form != "of {} {}" or number % 4 < 2 else ""
             rows.append((f"{text} {field}", None, ("paid", "sent")[number % 2], "train" if number < 100 else "test"))
         task = make_task(tmp_path / form, rows, "macro_f1", ["paid", "sent"])
-        found[form] = list(checks._telling(Artifact.open(task)))
+        found[form] = found_by(checks._telling, task)
     ((code, severity, sentence),) = found.pop("of {}")
     assert (code, severity) == ("TLM013", checks.WARNING)
     assert sentence == (
@@ -138,7 +144,7 @@ def test_a_word_that_tells_the_class(tmp_path: Path) -> None:
         "if new texts will not have it before they have a label, remove it."
     )
     assert list(found.values()) == [[], []]
-    assert list(checks._telling(None)) == []
+    assert list(checks._telling(None, {})) == []
 
 
 def test_words_of_many_labels_take_no_memory_for_each_two(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,10 +154,9 @@ def test_words_of_many_labels_take_no_memory_for_each_two(monkeypatch: pytest.Mo
     gold[::2, 7] = 0
     firsts = [f"{text} a" for text in texts]
     train = Split("train", np.arange(100), firsts, ["b no", "b yes"] * 50, gold, np.arange(100), np.zeros(100, bool))
-    monkeypatch.setattr(checks, "read_splits", lambda *_: {"train": train})
     monkeypatch.setattr(checks, "classes_of", lambda _: [f"c{place}" for place in range(100)])
     tracemalloc.start()
-    ((_, _, sentence),) = checks._telling(cast("Artifact", object()))
+    ((_, _, sentence),) = checks._telling(cast("Artifact", object()), {"train": train})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert sentence.startswith("'yes' alone tells the class c7: 100 % of the training texts with it are c7, and 100 %")
@@ -168,7 +173,7 @@ def test_a_target_that_outweighs_the_others(tmp_path: Path, metric: str, far: fl
         targets[[0, 70]] = far
     splits = ["train"] * 35 + ["dev"] * 35 + ["test"] * 35
     rows: list[Row] = [(f"text {row}", None, targets[row], split) for row, split in enumerate(splits)]
-    found = [said for _, _, said in checks._outlying(Artifact.open(make_task(tmp_path, rows, metric, None)))]
+    found = [said for _, _, said in found_by(checks._outlying, make_task(tmp_path, rows, metric, None))]
     for name, effect in (("train", "models may learn little else"), ("test", "one text decides a correlation")):
         if far and (name == "train" or metric == "pearson"):
             share = found.pop(0).removeprefix(f"One target of {name}, {far}, has ")
@@ -176,13 +181,13 @@ def test_a_target_that_outweighs_the_others(tmp_path: Path, metric: str, far: fl
     assert found == []
 
 
-def test_prices_seldom_have_a_target_that_outweighs_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prices_seldom_have_a_target_that_outweighs_the_others() -> None:
     """Of 50 numbers that spread as prices do, the largest has half of the variance in one case of four."""
     draw = np.random.default_rng(0)
-    monkeypatch.setattr(checks, "read_splits", lambda *_: {"dev": SimpleNamespace(gold=draw.lognormal(0, 1, 50))})
+    drawn = ({"dev": cast("Split", SimpleNamespace(gold=draw.lognormal(0, 1, 50)))} for _ in range(200))
     task = cast("Artifact", SimpleNamespace(details={"problem": "regression", "metric": "pearson"}))
-    assert sum(len(list(checks._outlying(task))) for _ in range(200)) < 20
-    assert list(checks._outlying(None)) == []
+    assert sum(len(list(checks._outlying(task, splits))) for splits in drawn) < 20
+    assert list(checks._outlying(None, {})) == []
 
 
 def test_labels_that_a_model_doubts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +213,7 @@ def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
         (f"{one} {number}", None, one, "train") for one, many in counts.items() for number in range(many)
     ]
     rows += [("test", None, "a", "test")]
-    found, of_test = checks._rare(Artifact.open(make_task(tmp_path, rows, "macro_f1", [*counts])))
+    found, of_test = found_by(checks._rare, make_task(tmp_path, rows, "macro_f1", [*counts]))
     assert (found.code, found.severity) == ("TLM011", checks.NOTE)
     assert found.sentence == (
         "Fewer than 5 examples in train: 6 of 8 classes, d (2), e0 (3), e1 (3), e2 (3), e3 (3), …; label more, or "
@@ -217,11 +222,11 @@ def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
     assert of_test.sentence.startswith(
         "Fewer than 5 examples in test: 8 of 8 classes, b (0), c (0), d (0), e0 (0), e1 (0), …"
     )
-    (alone,) = checks._rare(Artifact.open(make_task(tmp_path / "accuracy", rows, "accuracy", [*counts])))
+    (alone,) = found_by(checks._rare, make_task(tmp_path / "accuracy", rows, "accuracy", [*counts]))
     assert alone == found
     enough = [row for row in rows if counts[str(row[2])] >= 5 and row[3] == "train"]
-    assert list(checks._rare(Artifact.open(make_task(tmp_path / "enough", enough, "macro_f1", ["a", "c"])))) == []
-    assert list(checks._rare(Artifact.open(toy_world(tmp_path / "numbers", labels=None).task))) == []
+    assert found_by(checks._rare, make_task(tmp_path / "enough", enough, "macro_f1", ["a", "c"])) == []
+    assert found_by(checks._rare, toy_world(tmp_path / "numbers", labels=None).task) == []
 
 
 def test_a_test_split_that_is_all_in_train(tmp_path: Path) -> None:
@@ -291,7 +296,7 @@ def test_a_test_split_of_near_copies_alone(tmp_path: Path) -> None:
     )
     groups = grouped([Artifact.open(uri) for uri in metrics])
     summary = groups[0].summary(Prices())
-    assert list(checks._near_copies(groups, summary, None, None)) == []
+    assert list(checks._near_copies(groups, summary, None, {})) == []
 
 
 def test_pairs_are_near_copies_only_as_pairs(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
 """Checks of a report: what may make its scores misleading, each with a code that docs/your-task.md explains."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.overlap import near_copies
 from tlm.data.ranges import HEAD, HEAD_TAIL
-from tlm.data.tasks.examples import classes_of, examples, read_splits, texts_of
+from tlm.data.tasks.examples import Key, classes_of, examples, read_splits, texts_of
+from tlm.data.tasks.metrics import Split
 from tlm.data.text import tokens
 from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
@@ -31,12 +32,12 @@ CUT, MUCH = 0.01, 0.1  # share of texts that are cut, and of tokens that are los
 UNCUT = 1 << 30  # tokens
 LEAST_OF_CLASS, NAMED = 5, 5  # examples of a class in train or test; rare classes that are named
 LEAST_PASSAGES = 100
-NEAR, PREFERS = "in train with some other words", "prefers models that repeat what they saw"
+PREFERS = "prefers models that repeat what they saw"
 FEW_COPIES = 0.01  # of a split, in train too: short texts repeat by chance
 LEAST_LABELS, MOST_LEARNED = 500, 2_000_000  # labels below which few can be doubted; and labels × classes, for the time
 TELLS = 0.9  # correlation of a word with a class, above which it alone tells the class
 OFTEN, TEXTS_READ, WORDS_READ = 20, 5000, 200  # training texts with such a word; texts that are read, words of each
-LARGE, LEAST_TARGETS = 0.8, 30  # share of the variance of targets that one of them has; targets that have a variance
+LARGE, LEAST_TARGETS = 0.8, 30  # share of the variance of targets that one of them has; targets of a split, at least
 
 
 class Check(NamedTuple):
@@ -62,19 +63,27 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
         best: The one that the report recommends.
         task: The task; None if it is gone.
     """
+    splits, linear = _splits(task), linear_of(list(summaries))
     found = list(_unchecked(groups, task))
-    found += _copies(groups, best, linear_of(list(summaries)))
-    found += _near_copies(groups, best, linear_of(list(summaries)), task)
+    found += _copies(groups, best, linear)
+    found += _near_copies(groups, best, linear, splits)
     found += _small(groups)
     found += _cut(groups)
     found += _of_published(groups)
     found += _divided(task)
     found += _doubted(task)
-    found += _telling(task)
-    found += _outlying(task)
-    found += _rare(task)
+    found += _telling(task, splits)
+    found += _outlying(task, splits)
+    found += _rare(task, splits)
     found += _hardly_retrieved(groups)
     return sorted(dict.fromkeys(found), key=lambda check: check.severity != WARNING)
+
+
+def _splits(task: Artifact | None) -> Mapping[str, Split]:
+    """Train, dev and test of the task; none if it is gone, which the report says elsewhere."""
+    with suppress(InputError):
+        return read_splits(task, "train", "dev", "test") if task is not None else {}
+    return {}
 
 
 def warnings(found: Iterable[dict[str, str]]) -> list[Line]:
@@ -124,25 +133,24 @@ def _copies(groups: Sequence[Group], best: Summary, linear: Summary | None) -> I
 
 
 def _near_copies(
-    groups: Sequence[Group], best: Summary, linear: Summary | None, task: Artifact | None
+    groups: Sequence[Group], best: Summary, linear: Summary | None, splits: Mapping[str, Split]
 ) -> Iterator[Check]:
     """Texts of test and of dev that have most of their wording in a text of train."""
-    if task is None:
+    if not splits:
         return
-    with suppress(InputError):  # gone, which the report says elsewhere
-        train, test, dev = read_splits(task, "train", "test", "dev").values()
-        second = ([*test.pairs, *dev.pairs], train.pairs) if train.pairs and test.pairs and dev.pairs else None
-        near = near_copies([*test.texts, *dev.texts], train.texts, second)
-        of_test, of_dev = np.split(near, [len(test.gold)])
-        by_name = {group.name: group for group in groups}
-        effects = "which can raise every score", f"so dev {PREFERS}"
-        for split, copied, effect in zip((test, dev), (of_test, of_dev), effects, strict=True):
-            if count := int((copied & ~split.copied).sum()):
-                said = f"{_some(count, len(copied), split.name)} {NEAR}, {effect}."
-                if split is test and (new := ~(copied | test.copied)).any():
-                    left = _have(best, linear, lambda one: by_name[one["name"]].of_test(new))
-                    said += f" Without any such text, {left}."
-                yield Check("TLM002", _severity(count, len(copied)), said)
+    train, test, dev = (splits[name] for name in ("train", "test", "dev"))
+    second = ([*test.pairs, *dev.pairs], train.pairs) if train.pairs and test.pairs and dev.pairs else None
+    near = near_copies([*test.texts, *dev.texts], train.texts, second)
+    of_test, of_dev = np.split(near, [len(test.gold)])
+    by_name = {group.name: group for group in groups}
+    of_both = (test, of_test, "which can raise every score"), (dev, of_dev, f"so dev {PREFERS}")
+    for split, copied, effect in of_both:
+        if count := int((copied & ~split.copied).sum()):
+            said = f"{_some(count, len(copied), split.name)} in train with some other words, {effect}."
+            if split is test and (new := ~(copied | test.copied)).any():
+                left = _have(best, linear, lambda one: by_name[one["name"]].of_test(new))
+                said += f" Without any such text, {left}."
+            yield Check("TLM002", _severity(count, len(copied)), said)
 
 
 def _some(count: int, total: int, split: str) -> str:
@@ -241,34 +249,38 @@ def _doubted(task: Artifact | None) -> Iterator[Check]:
             yield Check("TLM010", NOTE, f"{doubted}. They may be right; tlm label-errors lists them.")
 
 
-def _telling(task: Artifact | None) -> Iterator[Check]:
+def _telling(task: Artifact | None, splits: Mapping[str, Split]) -> Iterator[Check]:
     """A word, or two in a row, that alone tells a class, as a field of a template does."""
-    if task is None or not (labels := classes_of(task)):
+    if task is None or not splits or not (labels := classes_of(task)):
         return
+    train = splits["train"]
+    step = -(-len(train.texts) // TEXTS_READ)
+    has, words = _words_of_many(islice(texts_of(train), 0, None, step))
+    having, total, gold, highest, said = has.sum(axis=0), has.shape[0], train.gold[::step], 0.0, ""
+    for place, label in enumerate(labels if words else ()):
+        of_label = gold[:, place] if gold.ndim > 1 else gold == place
+        size, both = int(of_label.sum()), of_label @ has
+        spread = np.sqrt(having * (total - having) * size * (total - size))
+        correlation = np.where(both >= OFTEN, both * total - having * size, 0) / np.maximum(spread, 1)
+        if correlation[at := int(correlation.argmax())] > highest:
+            highest, name = correlation[at], visible(label, 40)
+            said = f"'{visible(words[at], 40)}' alone tells the class {name}: {100 * both[at] / having[at]:.0f} % of "
+            said += f"the training texts with it are {name}, and {100 * both[at] / size:.0f} % of {name} have it"
+    if highest >= TELLS:
+        yield Check("TLM013", WARNING, f"{said}; if new texts will not have it before they have a label, remove it.")
+
+
+def _words_of_many(texts: Iterable[Key]) -> tuple[Any, list[str]]:
+    """A sparse table, [texts, words], of the words, and each two in a row, that `OFTEN` texts have; and these words."""
     from scipy.sparse import csr_array
 
-    with suppress(InputError):  # gone, which the report says elsewhere
-        train, numbers = read_splits(task, "train")["train"], defaultdict[str, int]()
-        numbers.default_factory = numbers.__len__
-        step = -(-len(train.texts) // TEXTS_READ)
-        own = [[numbers[word] for word in _words(*texts)] for texts in islice(texts_of(train), 0, None, step)]
-        row, number = np.repeat(np.arange(len(own)), [*map(len, own)]), np.fromiter(chain.from_iterable(own), int)
-        has = csr_array((np.ones(len(row)), (row, number)), (len(own), len(numbers)))
-        often = np.flatnonzero(has.sum(axis=0) >= OFTEN)
-        has = has[:, often]
-        having, gold, highest, said = has.sum(axis=0), train.gold[::step], 0.0, ""
-        for place, label in enumerate(labels if len(often) else ()):
-            of_label = gold[:, place] if gold.ndim > 1 else gold == place
-            size, both = int(of_label.sum()), of_label @ has
-            spread = np.sqrt(having * (len(own) - having) * size * (len(own) - size))
-            correlation = np.where(both >= OFTEN, both * len(own) - having * size, 0) / np.maximum(spread, 1)
-            if correlation[at := correlation.argmax()] > highest:
-                highest, name, word = correlation[at], visible(label, 40), visible([*numbers][often[at]], 40)
-                said = f"'{word}' alone tells the class {name}: {100 * both[at] / having[at]:.0f} % of the training "
-                said += f"texts with it are {name}, and {100 * both[at] / size:.0f} % of {name} have it"
-        if highest >= TELLS:
-            advice = "if new texts will not have it before they have a label, remove it"
-            yield Check("TLM013", WARNING, f"{said}; {advice}.")
+    numbers = defaultdict[str, int]()
+    numbers.default_factory = numbers.__len__
+    own = [[numbers[word] for word in _words(*text)] for text in texts]
+    row, number = np.repeat(np.arange(len(own)), [*map(len, own)]), np.fromiter(chain.from_iterable(own), int)
+    has = csr_array((np.ones(len(row)), (row, number)), (len(own), len(numbers)))
+    often, names = np.flatnonzero(has.sum(axis=0) >= OFTEN), [*numbers]
+    return has[:, often], [names[number] for number in often]
 
 
 def _words(*texts: str | None) -> dict[str, None]:
@@ -277,36 +289,35 @@ def _words(*texts: str | None) -> dict[str, None]:
     return dict.fromkeys(word for part in parts for word in (*part, *map(" ".join, pairwise(part))))
 
 
-def _outlying(task: Artifact | None) -> Iterator[Check]:
+def _outlying(task: Artifact | None, splits: Mapping[str, Split]) -> Iterator[Check]:
     """A target, mistyped perhaps, that has most of the variance of its split."""
     if task is None or task.details["problem"] != "regression":
         return
-    scored = () if task.details["metric"] == "spearman" else ("dev", "test")  # ranks know no far ones
-    with suppress(InputError):  # gone, which the report says elsewhere
-        for name, split in read_splits(task, "train", *scored).items():
-            away = np.abs(split.gold - split.gold.mean())
-            shares = (away / (away.max() or 1)) ** 2  # of the largest, as squares may be infinite
-            if len(shares) >= LEAST_TARGETS and 1 <= shares.sum() < 1 / LARGE:  # 0: all are the same
-                one = f"One target of {name}, {split.gold[away.argmax()]:.12g}, has {100 / shares.sum():.0f} % of the"
-                decides = "models may learn little else" if name == "train" else "one text decides a correlation"
-                yield Check("TLM014", WARNING, f"{one} variance of all {len(shares):,}, so {decides}; is it right?")
+    for name, split in splits.items():
+        if name != "train" and task.details["metric"] == "spearman":  # ranks know no far ones
+            continue
+        away = np.abs(split.gold - split.gold.mean())
+        shares = (away / (away.max() or 1)) ** 2  # of the largest, as squares may be infinite
+        if len(shares) >= LEAST_TARGETS and 1 <= shares.sum() < 1 / LARGE:  # 0: all are the same
+            one = f"One target of {name}, {split.gold[away.argmax()]:.12g}, has {100 / shares.sum():.0f} % of the"
+            decides = "models may learn little else" if name == "train" else "one text decides a correlation"
+            yield Check("TLM014", WARNING, f"{one} variance of all {len(shares):,}, so {decides}; is it right?")
 
 
-def _rare(task: Artifact | None) -> Iterator[Check]:
+def _rare(task: Artifact | None, splits: Mapping[str, Split]) -> Iterator[Check]:
     """Classes with hardly any examples to learn from, or to be scored on."""
     if task is None or not (labels := classes_of(task)):
         return
-    with suppress(InputError):  # gone, which the report says elsewhere
-        scored = ("test",) if task.details["metric"] == "macro_f1" else ()  # which counts all classes alike
-        for name, split in read_splits(task, "train", *scored).items():
-            gold = split.gold  # of several labels a text, a row for each text
-            counts = gold.sum(axis=0) if gold.ndim > 1 else np.bincount(gold, minlength=len(labels))
-            rare = [place for place in np.argsort(counts, kind="stable").tolist() if counts[place] < LEAST_OF_CLASS]
-            if rare and split.texts:
-                named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
-                named += ", …" if len(rare) > NAMED else ""
-                few = f"Fewer than {LEAST_OF_CLASS} examples in {name}: {len(rare):,} of {len(labels):,} classes"
-                yield Check("TLM011", NOTE, f"{few}, {named}; label more, or merge classes.")
+    counted = ("train", "test") if task.details["metric"] == "macro_f1" else ("train",)  # it counts all classes alike
+    for name, split in ((name, splits[name]) for name in counted if splits):
+        gold = split.gold  # of several labels a text, a row for each text
+        counts = gold.sum(axis=0) if gold.ndim > 1 else np.bincount(gold, minlength=len(labels))
+        rare = [place for place in np.argsort(counts, kind="stable").tolist() if counts[place] < LEAST_OF_CLASS]
+        if rare and split.texts:
+            named = ", ".join(f"{visible(labels[place], 40)} ({counts[place]})" for place in rare[:NAMED])
+            named += ", …" if len(rare) > NAMED else ""
+            few = f"Fewer than {LEAST_OF_CLASS} examples in {name}: {len(rare):,} of {len(labels):,} classes"
+            yield Check("TLM011", NOTE, f"{few}, {named}; label more, or merge classes.")
 
 
 def _hardly_retrieved(groups: Sequence[Group]) -> Iterator[Check]:

@@ -1,7 +1,7 @@
 """Runs and their cost, and groups of runs that differ in their seed only: mean, standard deviation, interval."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict
 
@@ -330,28 +330,27 @@ class Group:
         The same object every time, because it keeps the resampled scores, which take a while.
         """
         key = split, without_copies
-        if key in self._predictions:
-            return self._predictions[key]
+        if key not in self._predictions:
+            chosen = pc.field("split") == split
+            if without_copies:
+                chosen = chosen & ~pc.field("copied")
+            self._predictions[key] = self._arm([run.predictions.filter(chosen) for run in self.runs])
+        return self._predictions[key]
+
+    def of_test(self, rows: NDArray[np.bool_]) -> Score:
+        """The score on some examples of test."""
+        of_test = pc.field("split") == "test"
+        return with_interval(self._arm([run.predictions.filter(of_test).filter(pa.array(rows)) for run in self.runs]))
+
+    def _arm(self, tables: Sequence[pa.Table]) -> Arm:
+        """The predictions of each run for the same examples."""
         metric, labels = self.runs[0].values["metric"], self.runs[0].values["labels"]
-        chosen = pc.field("split") == split
-        if without_copies:
-            chosen = chosen & ~pc.field("copied")
-        tables = [run.predictions.filter(chosen) for run in self.runs]
         gold = values_of(tables[0]["gold"], labels)
         predicted = np.stack([values_of(table["predicted"], labels) for table in tables])
         group = np.unique(tables[0]["group"].to_numpy(), return_inverse=True)[1]
         same_answers = bool((predicted == predicted[0]).all())
         fixed = same_answers and not self.draws and all(run.trained_alike for run in self.runs)
-        self._predictions[key] = Arm((Predictions(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
-        return self._predictions[key]
-
-    def of_test(self, rows: NDArray[np.bool_]) -> Score:
-        """The score on some examples of test."""
-        arm = self.on("test")
-        (test,) = arm.splits
-        group = np.unique(test.group[rows], return_inverse=True)[1]
-        part = replace(test, gold=test.gold[rows], predicted=test.predicted[:, rows], group=group)
-        return with_interval(replace(arm, splits=(part,)))
+        return Arm((Predictions(metric, gold, predicted, group),), fixed=fixed, draws=self.draws)
 
     def summary(self, prices: Prices) -> Summary:
         """What a report says about this group."""

@@ -6,9 +6,9 @@ There are no stop words and no stemming. The grammar takes a clause of Thai, Lao
 hardly any other text has, so both engines get the pairs of its neighbouring letters instead (`in_pairs`).
 
 `terms_of_text` turns a text into a string of word-break classes, one letter per code point, and runs the grammar over
-that string. `terms` finds the same terms faster in many texts: it concatenates them, as bytes if they are ASCII,
-otherwise as UTF-16 units, and the kind of each unit shows where words begin and end. Texts that need the full grammar
-(emoji, ideographs, combining marks, words of more than 255 units; about one in a hundred) are analyzed one by one.
+that string. `terms` finds the same terms faster in many texts: it concatenates them as UTF-16 units, and the kind of
+each unit shows where words begin and end. Texts that need the full grammar (emoji, ideographs, combining marks, words
+of more than 255 units; about one in a hundred) are analyzed one by one.
 """
 
 import re
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -140,7 +139,7 @@ def _units(text: str, start: int, end: int) -> int:
 
 
 Lengths = npt.NDArray[np.int64]
-Units = npt.NDArray[Any]  # uint8 or uint16
+Units = npt.NDArray[np.uint16]
 Kinds = npt.NDArray[np.uint8]
 
 LETTER, DIGIT, JOINER, BETWEEN_LETTERS, BETWEEN_DIGITS, OTHER = 1, 2, 4, 8, 16, 32
@@ -149,7 +148,7 @@ KINDS = {"L": LETTER, "N": DIGIT, "D": DIGIT, "_": JOINER}
 KINDS |= {".": BETWEEN, "'": BETWEEN, ":": BETWEEN_LETTERS, ",": BETWEEN_DIGITS}
 KINDS |= dict.fromkeys("HKISsxEeCZpP", OTHER)  # classes that only the full grammar can handle
 TEXTS_TOGETHER, CHARACTERS_TOGETHER = 500, 1 << 19
-GAP = "\n"  # separates texts; not part of any word
+GAP = "\n".encode("utf-16-le")  # separates texts; not part of any word
 
 
 @dataclass(frozen=True)
@@ -182,44 +181,26 @@ def terms_of_each(texts: Iterable[str]) -> Iterator[list[str]]:
 
 def terms(texts: Sequence[str]) -> Terms:
     """Find the terms of all `texts`."""
-    ascii_only = np.fromiter(map(str.isascii, texts), bool, len(texts))
-    narrow, wide = np.flatnonzero(ascii_only), np.flatnonzero(~ascii_only)
-    narrow_words, narrow_counts, narrow_left = _find(*_bytes(_select(texts, narrow)))
-    wide_words, wide_counts, wide_left = _find(*_utf16(_select(texts, wide)))
-    left = np.concatenate([narrow[narrow_left], wide[wide_left]])
-    by_grammar = [terms_of_text(text) for text in _select(texts, left)]
+    words, counts, left = _find(*_utf16(texts))
+    by_grammar = [terms_of_text(texts[text]) for text in left]
     left_words = pa.array(chain.from_iterable(by_grammar), pa.string())
     left_counts = np.array([len(found) for found in by_grammar], np.int64)
-    counts = np.concatenate([narrow_counts, wide_counts, left_counts])
-    text_of = np.repeat(np.concatenate([narrow, wide, left]), counts)
-    words = pa.concat_arrays([narrow_words, wide_words, left_words]).dictionary_encode()
-    in_order = words.indices.take(pa.array(np.argsort(text_of, kind="stable"))).dictionary_encode()
-    distinct = words.dictionary.take(in_order.dictionary).to_pylist()
+    text_of = np.repeat(np.concatenate([np.arange(len(texts)), left]), np.concatenate([counts, left_counts]))
+    all_words = pa.concat_arrays([words, left_words]).dictionary_encode()
+    in_order = all_words.indices.take(pa.array(np.argsort(text_of, kind="stable"))).dictionary_encode()
+    distinct = all_words.dictionary.take(in_order.dictionary).to_pylist()
     return Terms(distinct, in_order.indices.to_numpy(), np.bincount(text_of, minlength=len(texts)))
 
 
-def _select(texts: Sequence[str], rows: Lengths) -> list[str]:
-    return [texts[row] for row in rows.tolist()]
+def _utf16(texts: Sequence[str]) -> tuple[Units, Kinds, Lengths]:
+    """Concatenate texts as lower-case UTF-16 units, with gaps around them.
 
-
-def _bytes(texts: list[str]) -> tuple[Units, Kinds, Lengths]:
-    """Concatenate ASCII texts as lower-case bytes, with gaps around them.
-
-    Returns the bytes, the kind of each one, and the position of the gap after each text.
+    Returns the units, the kind of each one, and the position of the gap after each text.
     """
-    data = GAP.join(["", *texts, ""]).encode("ascii").lower()
-    kinds = np.frombuffer(data.translate(_kinds()[:256].tobytes()), np.uint8)
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    return np.frombuffer(data, np.uint8), kinds, np.cumsum(lengths + 1)
-
-
-def _utf16(texts: list[str]) -> tuple[Units, Kinds, Lengths]:
-    """Concatenate texts as `_bytes` does, as UTF-16 units."""
     parts = [lower_case(text).encode("utf-16-le", "surrogatepass") for text in texts]
-    gap = GAP.encode("utf-16-le")
-    units = np.frombuffer(gap.join([b"", *parts, b""]), np.uint16)
+    units = np.frombuffer(GAP.join([b"", *parts, b""]), np.uint16)
     lengths = np.fromiter(map(len, parts), np.int64, len(parts)) // 2
-    return units, _kinds()[units], np.cumsum(lengths + 1)
+    return units, _kinds().take(units), np.cumsum(lengths + 1)
 
 
 @lru_cache(maxsize=1)
@@ -266,14 +247,10 @@ def _edges(inside: npt.NDArray[np.bool_]) -> tuple[Lengths, Lengths]:
 
 def _strings(units: Units, inside: npt.NDArray[np.bool_], starts: Lengths, stops: Lengths) -> pa.Array:
     """Make UTF-8 strings of the words that begin at `starts` and end at `stops`."""
-    lengths = stops - starts
-    letters = (units * inside).tobytes()
-    if units.dtype == np.uint16:
-        letters = letters.decode("utf-16-le").encode()
-        large = np.flatnonzero((units > 0x7F) & inside)
-        more = np.bincount(np.searchsorted(starts, large, "right") - 1, 1 + (units[large] > 0x7FF), len(starts))
-        lengths = lengths + more.astype(np.int64)
-    letters = letters.translate(None, b"\0")  # several times as fast as units[inside]
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(letters))
+    large = np.flatnonzero((units > 0x7F) & inside)
+    more = np.bincount(np.searchsorted(starts, large, "right") - 1, 1 + (units[large] > 0x7FF), len(starts))
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(stops - starts + more.astype(np.int64), out=offsets[1:])
+    # without the bytes of 0: several times as fast as units[inside]
+    letters = (units * inside).tobytes().decode("utf-16-le").encode().translate(None, b"\0")
+    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(letters))

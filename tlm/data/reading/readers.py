@@ -35,17 +35,7 @@ import pyarrow.parquet as pq
 
 from tlm.data.reading import zstd
 from tlm.data.reading.files import RawFile
-from tlm.data.reading.records import (
-    LONGEST_LINE,
-    BadRow,
-    Record,
-    Reject,
-    Rejects,
-    check_columns,
-    check_growth,
-    lines,
-    not_utf8,
-)
+from tlm.data.reading.records import LONGEST_LINE, BadRow, Record, Reject, Rejects, check_columns, check_growth, lines
 from tlm.data.registry import class_name, class_names, hub_rows
 from tlm.data.text import csv_separator
 from tlm.errors import InputError
@@ -123,8 +113,8 @@ def check(file: RawFile, fields: Sequence[str], text_field: str = "", *, may_be_
         raise InputError(f"{file.where} is empty; expected rows with the fields {', '.join(fields)}")
     rejects = [row for row in rows if isinstance(row, Reject)]
     if len(rejects) == len(rows):
-        line, reason, detail, _ = rejects[0]
-        raise InputError(f"{file.where}:{line}: {reason}, {detail}; none of the first rows is readable {file.format}")
+        found_first = f"{file.where}:{rejects[0].line}: {rejects[0].reason}, {rejects[0].detail}"
+        raise InputError(f"{found_first}; none of the first rows is readable {file.format}")
     names = dict.fromkeys(name for row in rows if isinstance(row, Record) for name in row.values)
     if file.format == "jsonl" and not names.keys() >= {*fields}:  # rows of other formats all have the same fields
         more = itertools.islice(found, SEARCHED_ROWS)
@@ -145,7 +135,7 @@ def _jsonl(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
         try:
             values = _JSON.decode(line.decode())
         except UnicodeDecodeError as error:
-            yield not_utf8(number, error)
+            yield Reject.not_utf8(number, error)
         except BadRow as bad:
             yield Reject(number, *bad.args)
         except (ValueError, RecursionError) as error:
@@ -179,7 +169,7 @@ def _txt(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
             try:
                 yield Record(start, {fields[0]: b"".join(paragraph).decode()})
             except UnicodeDecodeError as error:
-                yield not_utf8(start, error)
+                yield Reject.not_utf8(start, error)
             length, paragraph = 0, []
         if not blank:
             start = start if paragraph else number
@@ -245,7 +235,7 @@ def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
         elif row.of_rows and row.lines >= FEWEST:
             yield row.reject("malformed csv", f"one record of {row.lines:,} lines that are rows; is a quote missing?")
         elif row.invalid is not None:
-            yield not_utf8(row.line, row.invalid)
+            yield Reject.not_utf8(row.line, row.invalid)
         else:
             yield Record(row.line, dict(zip(header, row.values, strict=True)))
 
@@ -255,7 +245,7 @@ def _values_of_first(file: RawFile, row: _Record | Reject) -> Sequence[str]:
     if isinstance(row, _Record):
         if row.invalid is None:
             return row.values
-        row = not_utf8(row.line, row.invalid)
+        row = Reject.not_utf8(row.line, row.invalid)
     expected = f"the column names with {'commas' if file.format == 'csv' else 'tabs'} between them"
     raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected {expected}")
 
@@ -336,7 +326,7 @@ def _tsv(file: RawFile) -> Iterator[_Record | Reject]:
             if held is not None:
                 yield held
                 held = None
-            yield not_utf8(number, error)
+            yield Reject.not_utf8(number, error)
             continue
         row = _Record(number, lines=1, values=[_unquoted(value) for value in text.split("\t")])
         width = width or len(row.values)
@@ -425,7 +415,7 @@ def _rows(batch: pa.RecordBatch, first: int, classes: Mapping[str, Sequence[str]
             try:
                 yield Record(first + index, _values(batch.slice(index, 1), classes)[0])
             except UnicodeDecodeError as error:
-                yield not_utf8(first + index, error)
+                yield Reject.not_utf8(first + index, error)
             except (ValueError, OverflowError, pa.ArrowException) as error:  # such as a date that Python lacks
                 yield Reject(first + index, "unreadable value", str(error))
 

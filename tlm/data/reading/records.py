@@ -10,7 +10,6 @@ import re
 import reprlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 from unicodedata import category
 
@@ -29,7 +28,6 @@ SHARE_HELD_OUT = 0.1  # of the rows of dev or test may be rejected
 SHARE_HOPELESS = 0.1  # rejected among the first HOPELESS_ROWS rows: stop without reading the rest
 HOPELESS_ROWS = 10_000
 LONGEST_DETAIL = 200
-LONGEST_CACHED = 200  # characters of an id or a source
 REJECTED_FILE = "rejected.parquet"
 LINES = "lines"  # a column that is there only if one of the rejected rows has several lines
 REJECTED = pa.schema(
@@ -64,9 +62,13 @@ class Reject(NamedTuple):
     reason: str
     detail: str
     lines: int = 1
+    file: str = ""  # base name; `Rejects` notes it
 
-
-_Rejected = tuple[str, Reject]  # with the base name of its file
+    @classmethod
+    def not_utf8(cls, line: int, error: UnicodeDecodeError) -> "Reject":
+        """A row that is not valid UTF-8."""
+        found = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+        return cls(line, "invalid UTF-8", f"{found} ({CONVERT})")
 
 
 class BadRow(Exception):
@@ -93,10 +95,7 @@ def name_of(values: Mapping[str, Any], field: str, default: str = "") -> str:
     if not field:
         return default
     value = value_of(values, field)
-    if type(value) is int:
-        return str(value)
-    short = isinstance(value, str) and len(value) < LONGEST_CACHED
-    return _checked_name(value, field) if short else text_of(values, field)
+    return str(value) if type(value) is int else text_of(values, field)
 
 
 def value_of(values: Mapping[str, Any], field: str) -> Any:
@@ -121,9 +120,6 @@ def checked_text(value: str, field: str) -> str:
     return text
 
 
-_checked_name = lru_cache(maxsize=4096)(checked_text)  # few different sources
-
-
 def _unknown_field(where: str, field: str, names: Sequence[str]) -> UnknownField:
     """Return the error for a field that a file lacks; it lists the fields and suggests the most similar one."""
     separator = next((mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]), None)
@@ -145,12 +141,6 @@ def check_columns(where: str, names: Sequence[str], fields: Sequence[str]) -> No
             raise InputError(f"{where} has {names.count(field)} columns named '{field}'; rename all but one")
 
 
-def not_utf8(line: int, error: UnicodeDecodeError) -> Reject:
-    """Return the reject for a row that is not valid UTF-8."""
-    found = f"byte 0x{error.object[error.start]:02x} at {error.start}"
-    return Reject(line, "invalid UTF-8", f"{found} ({CONVERT})")
-
-
 class Rejects:
     """Counts the rows read and holds those set aside; more than max(`most` rows, 0.1 % of the rows) stop the step.
 
@@ -162,7 +152,7 @@ class Rejects:
         self.most = most
         self.read = 0
         self.read_by_file = Counter[str]()  # by `RawFile.where`
-        self._rows: list[_Rejected] = []
+        self._rows: list[Reject] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -174,7 +164,7 @@ class Rejects:
         Raises InputError if so many of the first rows are bad that reading the rest is pointless.
         """
         printable = row.detail[:LONGEST_DETAIL].encode(errors="backslashreplace").decode()
-        self._rows.append((file, row._replace(detail=normalise(printable))))
+        self._rows.append(row._replace(file=file, detail=normalise(printable)))
         self._count += row.lines
         if self.read >= HOPELESS_ROWS and len(self) > max(self.most, SHARE_HOPELESS * self.read):
             self.check()
@@ -191,19 +181,19 @@ class Rejects:
     def check_held_out(self, split: str, files: Sequence[RawFile]) -> None:
         """Raise InputError if dev or test lost more than a tenth of its rows, whatever `most` is."""
         names = {file.name for file in files}
-        lost = [row for row in self._rows if row[0] in names]
+        lost = [row for row in self._rows if row.file in names]
         read = sum(self.read_by_file[file.where] for file in files)
         if _total(lost) > SHARE_HELD_OUT * read:
             raise _too_many(lost, read, f"{split} rows", ", more than a tenth", "fix them or remove them from the file")
 
     def table(self) -> pa.Table:
         """Return the rows set aside: file, line, reason, detail, and lines if one of them has several."""
-        table = pa.Table.from_pylist([{"file": file, **row._asdict()} for file, row in self._rows], schema=REJECTED)
+        table = pa.Table.from_pylist([row._asdict() for row in self._rows], schema=REJECTED)
         return table if self._count > len(table) else table.drop_columns(LINES)
 
     def take(self, rows: pa.Table, read_by_file: Mapping[str, int]) -> None:
         """Add what another part of the work has read and set aside, as its `table` and counts say."""
-        taken = [(row.pop("file"), Reject(**row)) for row in rows.to_pylist()]
+        taken = [Reject(**row) for row in rows.to_pylist()]
         self._rows += taken
         self._count += _total(taken)
         self.read += sum(read_by_file.values())
@@ -216,24 +206,24 @@ class Rejects:
         draft.counts["rejected"] = _by_reason(self._rows)
 
 
-def _total(rows: Sequence[_Rejected]) -> int:
-    return sum(row.lines for _, row in rows)
+def _total(rows: Sequence[Reject]) -> int:
+    return sum(row.lines for row in rows)
 
 
-def _by_reason(rows: Sequence[_Rejected]) -> dict[str, int]:
+def _by_reason(rows: Sequence[Reject]) -> dict[str, int]:
     """Return how many rows were set aside for each reason, the most frequent first."""
     counts = Counter[str]()
-    for _, row in rows:
+    for row in rows:
         counts[row.reason] += row.lines
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _too_many(rows: Sequence[_Rejected], read: int, what: str, limit: str, advice: str) -> InputError:
+def _too_many(rows: Sequence[Reject], read: int, what: str, limit: str, advice: str) -> InputError:
     reasons = ", ".join(f"{count} {reason}" for reason, count in _by_reason(rows).items())
-    file, first = rows[0]
+    first = rows[0]
     return InputError(
         f"{_total(rows)} of {read} {what} cannot be used ({reasons}){limit}, "
-        f"the first at {file}:{first.line}: {first.reason}, {first.detail}; {advice}"
+        f"the first at {first.file}:{first.line}: {first.reason}, {first.detail}; {advice}"
     )
 
 

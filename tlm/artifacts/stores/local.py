@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import takewhile
@@ -97,10 +97,21 @@ def _remove_stale(parent: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
             lock.unlink(missing_ok=True)
-    for path in parent.iterdir():  # small files of a process that was killed before it published them
-        with suppress(OSError):  # another process has just published it, or it is another user's
-            if path.suffix != ".lock" and path.is_file() and time.time() - path.stat().st_mtime > STRAY_SECONDS:
-                path.unlink()
+    # small files of a process that was killed before it published them
+    _remove_strays(path for path in parent.iterdir() if path.suffix != ".lock")
+
+
+def _remove_strays(paths: Iterable[Path]) -> None:
+    """Remove unfinished files of processes that were killed: old ones whose lock nobody holds.
+
+    They are old after a day, as some network drives keep locks on each machine apart, and rows may be long in coming.
+    """
+    for path in paths:
+        with suppress(OSError):  # held, just published, another user's, or there are no locks here
+            if path.is_file() and time.time() - path.stat().st_mtime > STRAY_SECONDS:
+                with path.open("a") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
 
 
 def here(path: str | Path) -> Path:
@@ -119,7 +130,7 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
     """
     target = part = path if path.exists() and not path.is_file() else path.resolve()  # a pipe has no other name
     if (target.is_file() or not target.exists()) and os.access(target.parent, os.W_OK):  # no device
-        _remove_parts(target)
+        _remove_strays(target.parent.glob(f".{glob.escape(target.name)}.????????.part"))
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         sink = part.open("w", encoding="utf-8", newline="")
@@ -139,19 +150,6 @@ def whole(path: Path, otherwise: str = "") -> Iterator[TextIO]:
             part.unlink()
             if otherwise:
                 say(otherwise)
-
-
-def _remove_parts(target: Path) -> None:
-    """Remove unfinished files of processes that were killed: old ones whose lock nobody holds.
-
-    They are old after a day, as some network drives keep locks on each machine apart, and rows may be long in coming.
-    """
-    for part in target.parent.glob(f".{glob.escape(target.name)}.????????.part"):
-        with suppress(OSError):  # held, another user's, or there are no locks here
-            if part.is_file() and time.time() - part.stat().st_mtime > STRAY_SECONDS:
-                with part.open("a") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    part.unlink()
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -273,21 +273,17 @@ def _runs_of(words: TokenLists) -> tuple[Hashes, Ints]:
     return runs[enough], owners[enough]
 
 
-class _Whole:
-    """The texts of exactly `n` tokens; of equal texts only the first, because a passage overlaps that one."""
+class _First:
+    """The first text that has each of some n-grams, because a passage overlaps that one."""
 
-    def __init__(self, texts: TokenLists, n: int) -> None:
-        rows = np.flatnonzero(texts.lengths == n)
-        hashes, _ = ngrams(texts.select(rows), n)  # one for each text
-        self.n, self.hashes = n, HashSet(hashes)
-        self.first = rows[np.unique(hashes, return_index=True)[1]]
+    def __init__(self, hashes: Hashes, texts: Ints) -> None:
+        self.hashes = HashSet(hashes)
+        self.texts = texts[np.unique(hashes, return_index=True)[1]]
 
-    def within(self, passages: TokenLists) -> tuple[Ints, Ints]:
-        """Passages and the texts that stand whole in them, ordered by passage, then text."""
-        hashes, owners = ngrams(passages, self.n)
+    def find(self, hashes: Hashes) -> tuple[Ints, Ints]:
+        """Return the indices of those `hashes` that a text has, ascending, and the first such text of each."""
         known, places = self.hashes.find(hashes)
-        texts, owners = distinct(self.first[places], owners[known])
-        return owners, texts
+        return known, self.texts[places]
 
 
 class _Long:
@@ -353,8 +349,11 @@ class OverlapFinder:
     """
 
     def __init__(self, texts: TokenLists, n: int, text_share: float, passage_share: float) -> None:
-        self.texts, self.n = texts, n
-        self.short = [_Whole(texts, length) for length in range(MIN_TOKENS, n)]
+        self.texts = texts
+        self.short: dict[int, _First] = {}  # by length, the texts that are looked for as a whole
+        for length in range(MIN_TOKENS, n):
+            rows = np.flatnonzero(texts.lengths == length)
+            self.short[length] = _First(ngrams(texts.select(rows), length)[0], rows)
         self.long = _Long(texts, n, text_share, passage_share)
 
     def find(self, passages: TokenLists) -> Overlaps:
@@ -368,12 +367,14 @@ class OverlapFinder:
         meter = Meter("looking for dev and test texts", size, "passages")
         for rows in np.split(np.arange(size), range(PASSAGES_AT_ONCE, size, PASSAGES_AT_ONCE)):
             chunk = passages.select(rows).packed()
-            for texts in self.short:
-                owners, whole = texts.within(chunk)
-                found.enter(rows[owners], whole, 1, of_passage=False)
+            for length, short in self.short.items():
+                hashes, owners = ngrams(chunk, length)
+                known, texts = short.find(hashes)
+                texts, owners = distinct(texts, owners[known])
+                found.enter(rows[owners], texts, 1, of_passage=False)
             self.long.enter(found, chunk, rows)
             meter.advance(len(chunk))
-        for length in range(MIN_TOKENS, self.n):
+        for length in self.short:
             self._enter_short(found, passages, length)
         meter.close()
         return found
@@ -383,15 +384,11 @@ class OverlapFinder:
         rows = np.flatnonzero(passages.lengths == length)
         if not len(rows):
             return
-        hashes, _ = ngrams(passages.select(rows), length)
-        known = HashSet(hashes)
+        hashes, _ = ngrams(passages.select(rows), length)  # one for each passage
         of_texts, owners = ngrams(self.texts, length)
-        there, places = known.find(of_texts)
-        first = np.full(len(known.values), -1, np.int64)  # the first text that has each
-        which, at = np.unique(places, return_index=True)
-        first[which] = owners[there[at]]
-        texts = first[np.searchsorted(known.values, hashes)]
-        found.enter(rows[texts >= 0], texts[texts >= 0], 1, of_passage=True)
+        there, _ = HashSet(hashes).find(of_texts)
+        known, texts = _First(of_texts[there], owners[there]).find(hashes)
+        found.enter(rows[known], texts, 1, of_passage=True)
 
 
 def _least(totals: Ints, share: float) -> Ints:

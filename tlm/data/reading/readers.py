@@ -218,12 +218,17 @@ class _Record:
 
 
 def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
-    """Yield the rows of a CSV or TSV file, named as the header says."""
+    """Yield the rows of a CSV or TSV file, named as the header says. Raises InputError if that cannot be read."""
     rows = _doubted(file, _csv(file)) if file.format == "csv" else _tsv(file)
     first = next(rows, None)
     if first is None:
         return
-    header = _values_of_first(file, first)
+    if isinstance(first, _Record) and first.invalid is not None:
+        first = Reject.not_utf8(first.line, first.invalid)
+    if isinstance(first, Reject):
+        expected = f"the column names with {'commas' if file.format == 'csv' else 'tabs'} between them"
+        raise InputError(f"{file.where}:{first.line}: {first.reason}, {first.detail}; expected {expected}")
+    header = first.values
     if len(file.header) == len(header) and not set(fields) <= set(header):  # the file has no header
         header, rows = file.header, itertools.chain([first], rows)
     check_columns(file.where, header, fields)
@@ -238,16 +243,6 @@ def _table(file: RawFile, fields: Sequence[str]) -> Iterator[Record | Reject]:
             yield Reject.not_utf8(row.line, row.invalid)
         else:
             yield Record(row.line, dict(zip(header, row.values, strict=True)))
-
-
-def _values_of_first(file: RawFile, row: _Record | Reject) -> Sequence[str]:
-    """The values of the first row, which is the header. Raises InputError if it cannot be read."""
-    if isinstance(row, _Record):
-        if row.invalid is None:
-            return row.values
-        row = Reject.not_utf8(row.line, row.invalid)
-    expected = f"the column names with {'commas' if file.format == 'csv' else 'tabs'} between them"
-    raise InputError(f"{file.where}:{row.line}: {row.reason}, {row.detail}; expected {expected}")
 
 
 def _doubted(file: RawFile, rows: Iterator[_Record | Reject]) -> Iterator[_Record | Reject]:

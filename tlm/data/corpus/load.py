@@ -239,9 +239,8 @@ class Kept:
     def _of_part(self, number: int, start: int, stop: int) -> Iterator[pa.Table]:
         """Stream some of the passages of a part that stay, counted from its first one."""
         part = self.parts[number]
-        entries = {entry.logical: entry for entry in part.entries(STAGED_FILES)}
-        tables = {name: entry.rows or 0 for name, entry in entries.items()}
-        return distinct(tables, lambda name: part.verified(entries[name]), self._repeating(number), start, stop)
+        tables = {entry.logical: entry.rows or 0 for entry in part.entries(STAGED_FILES)}
+        return distinct(tables, part.path, self._repeating(number), start, stop)
 
     def _repeating(self, number: int) -> Ints:
         """The rows of a part that repeat an earlier text, ascending."""

@@ -1,6 +1,6 @@
 """The step `dilute`: the same corpus with less text on a topic, to measure what retrieval gains."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tlm.artifacts.artifact import Artifact
 from tlm.artifacts.produce import Draft, Recipe, produce
-from tlm.data.passages import Shards, passages
+from tlm.data.passages import numbered, passages, write_shards
 from tlm.errors import InputError, nearest
 from tlm.settings.options import NOT_NEGATIVE
 
@@ -53,15 +53,16 @@ def _write(draft: Draft, corpus: Artifact, settings: dict[str, Any]) -> None:
     count = _wanted(int(on_topic.sum()), int(stays.sum()), settings["share"])
     order = np.random.default_rng(settings["seed"]).permutation(np.flatnonzero(on_topic))
     stays[order[:count]] = True
-    shards, seen = Shards(draft.folder, "passages"), 0
-    for batch in passages(corpus):
-        kept = pa.Table.from_batches([batch]).filter(pa.array(stays[seen : seen + len(batch)]))
-        seen += len(batch)
-        docs = pa.array(np.arange(shards.total, shards.total + len(kept)))
-        shards.add(kept.set_column(0, "doc", docs))
-    draft.rows = shards.close()
+    draft.rows = write_shards(draft.folder, "passages", numbered(_chosen(corpus, stays)))
     draft.counts = {"passages": int(stays.sum()), "on topic": count, "general": int((~on_topic).sum())}
     draft.details["passages"] = draft.counts["passages"]
+
+
+def _chosen(corpus: Artifact, stays: NDArray[np.bool_]) -> Iterator[pa.Table]:
+    """The passages that stay, without their numbers."""
+    for batch in passages(corpus):
+        yield pa.Table.from_batches([batch]).filter(pa.array(stays[: len(batch)])).drop_columns("doc")
+        stays = stays[len(batch) :]
 
 
 def _on_topic(corpus: Artifact, topic: Sequence[str]) -> NDArray[np.bool_]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -76,61 +77,45 @@ GROUPS = 10
 _WRITTEN = {"use_dictionary": ["source"], "write_statistics": ["doc"], "data_page_size": 1 << 20}
 
 
-def numbered(table: pa.Table, first: int) -> pa.Table:
-    """Return the rows with their numbers, from `first` on, as first column `doc`."""
-    return table.add_column(0, "doc", pa.array(np.arange(first, first + len(table))))
+def numbered(tables: Iterable[pa.Table], first: int = 0) -> Iterator[pa.Table]:
+    """Yield tables with the numbers of their rows, from `first` on, as first column `doc`."""
+    for table in tables:
+        yield table.add_column(0, "doc", pa.array(np.arange(first, first + len(table))))
+        first += len(table)
 
 
-class Shards:
-    """Writes ``<name>-00000.parquet``… into `folder`, each with `GROUPS` row groups of `GROUP_ROWS` rows.
+def write_shards(
+    folder: Path, name: str, tables: Iterable[pa.Table], *, first: int = 0, compression: str = "zstd"
+) -> dict[str, int]:
+    """Write ``<name>-00000.parquet``… into `folder`, each with `GROUPS` row groups of `GROUP_ROWS` rows.
 
     With `first`, it begins with the shard of that number, because earlier ones are written elsewhere.
+
+    Returns the number of rows by file name.
     """
+    rows: dict[str, int] = {}
+    groups = _in_groups(tables)
+    for begin in groups:
+        file = f"{name}-{first + len(rows):05d}.parquet"
+        rows[file] = 0
+        with pq.ParquetWriter(folder / file, begin.schema, compression=compression, **_WRITTEN) as writer:
+            for group in chain([begin], islice(groups, GROUPS - 1)):
+                writer.write_table(group.combine_chunks(), row_group_size=group.num_rows)
+                rows[file] += group.num_rows
+                pa.default_memory_pool().release_unused()  # or the allocator keeps several times as much as is in use
+    return rows
 
-    def __init__(self, folder: Path, name: str, *, first: int = 0, compression: str = "zstd") -> None:
-        self.folder, self.name, self.first, self.compression = folder, name, first, compression
-        self.rows: dict[str, int] = {}
-        self._pending: pa.Table | None = None  # fewer rows than a group
-        self._writer: pq.ParquetWriter | None = None
 
-    @property
-    def total(self) -> int:
-        """The number of rows added so far."""
-        return sum(self.rows.values()) + (self._pending.num_rows if self._pending else 0)
-
-    def add(self, table: pa.Table) -> None:
-        """Append rows; complete row groups are written, the remainder is kept for later."""
-        if self._pending is not None:
-            table = pa.concat_tables([self._pending, table])
-        while table.num_rows >= GROUP_ROWS:
-            self._write(table.slice(0, GROUP_ROWS))
-            table = table.slice(GROUP_ROWS)
-        self._pending = table
-
-    def close(self) -> dict[str, int]:
-        """Write the remaining rows; return the number of rows by file name."""
-        if self._pending:
-            self._write(self._pending)
-            self._pending = None
-        self._end_shard()
-        return self.rows
-
-    def _write(self, table: pa.Table) -> None:
-        if self._writer is None:
-            self._file = f"{self.name}-{self.first + len(self.rows):05d}.parquet"
-            self.rows[self._file] = 0
-            path = self.folder / self._file
-            self._writer = pq.ParquetWriter(path, table.schema, compression=self.compression, **_WRITTEN)
-        self._writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
-        self.rows[self._file] += table.num_rows
-        pa.default_memory_pool().release_unused()  # or the allocator keeps several times as much as is in use
-        if self.rows[self._file] == GROUPS * GROUP_ROWS:
-            self._end_shard()
-
-    def _end_shard(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = None
+def _in_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the same rows, `GROUP_ROWS` at a time."""
+    held: list[pa.Table] = []  # fewer rows than a group
+    for table in tables:
+        rest = pa.concat_tables([*held, table])
+        while rest.num_rows >= GROUP_ROWS:
+            yield rest.slice(0, GROUP_ROWS)
+            rest = rest.slice(GROUP_ROWS)
+        held = [rest]
+    yield from (rest for rest in held if rest.num_rows)
 
 
 SEVERAL = 8  # shards that justify several processes

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from tlm.cli.command import flat
 from tlm.data.corpus.load import load_corpus
 from tlm.data.corpus.plan import STAGED
 from tlm.data.corpus.staging import distinct, repeats_in, stage
-from tlm.data.passages import Shards, passages, rows_at, shard_passages, shards
+from tlm.data.passages import passages, rows_at, shard_passages, shards, write_shards
 from tlm.data.text import fold, normalise
 from tlm.errors import InputError
 
@@ -122,11 +123,8 @@ def test_shards_hold_the_same_bytes_however_rows_come(portions, group_rows, grou
 
     def sharded(sizes):
         with tempfile.TemporaryDirectory() as folder:
-            shards, start = Shards(Path(folder), "x"), 0
-            for size in sizes:
-                shards.add(numbers.slice(start, size))
-                start += size
-            rows = shards.close()
+            ends = zip(accumulate(sizes), sizes, strict=True)
+            rows = write_shards(Path(folder), "x", (numbers.slice(end - size, size) for end, size in ends))
             assert all(count == groups * group_rows for count in list(rows.values())[:-1])
             assert sum(rows.values()) == len(numbers)
             return [(name, (Path(folder) / name).read_bytes()) for name in sorted(rows)]
@@ -240,11 +238,8 @@ def test_more_than_100_000_shards_stay_in_the_order_of_their_numbers(tmp_path, m
     monkeypatch.setattr("tlm.data.passages.GROUP_ROWS", 2)
 
     def write(draft):
-        shards = Shards(draft.folder, "passages")
-        shards.rows = {f"passages-{number:05d}.parquet": 0 for number in range(99_998)}
-        for doc in range(9):
-            shards.add(pa.table({"doc": [doc], "text": [f"text {doc}"]}))
-        draft.rows = shards.close()
+        tables = (pa.table({"doc": [doc], "text": [f"text {doc}"]}) for doc in range(9))
+        draft.rows = write_shards(draft.folder, "passages", tables, first=99_998)
 
     corpus = Artifact.open(produce(Recipe("corpus", "many-shards", 1, {}), str(tmp_path), write))
     assert [row["doc"] for row in rows_of(corpus)] == list(range(9))

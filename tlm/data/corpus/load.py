@@ -18,7 +18,7 @@ from tlm.artifacts.stores.store import ArtifactKind
 from tlm.data.corpus.plan import BUCKET, LICENSED, PART, SHARDS, STAGED, Plan, make_plan, part_size, passages
 from tlm.data.corpus.staging import DIGESTS, STAGED_FILES, distinct, repeated, repeats_in, stage
 from tlm.data.parallel import each
-from tlm.data.passages import GROUP_ROWS, GROUPS, Shards, numbered
+from tlm.data.passages import GROUP_ROWS, GROUPS, numbered, write_shards
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.files import Piece, RawFile, check_room, raw_files
 from tlm.data.reading.readers import read_all
@@ -76,10 +76,8 @@ def _write(draft: Draft, files: Sequence[RawFile], layout: Layout, rejects: Reje
         tables = staged(folder, files, layout, rejects)
         rejects.check()
         compare_corpus(rejects.read_by_file)
-        shards = Shards(draft.folder, "passages")
-        for table in track(distinct(tables, folder.joinpath, repeats_in(folder)), "writing", None, "tables"):
-            shards.add(numbered(table, shards.total))
-        draft.rows = shards.close()
+        kept = track(distinct(tables, folder.joinpath, repeats_in(folder)), "writing", None, "tables")
+        draft.rows = write_shards(draft.folder, "passages", numbered(kept))
     finish(draft, rejects, sum(tables.values()), sum(draft.rows.values()))
 
 
@@ -254,12 +252,10 @@ def _write_shards(draft: Draft, plan: Plan, number: int) -> None:
     first, last = (-(-int(offset) // SHARD_ROWS) for offset in kept.offsets[number : number + 2])  # rounded up
     with TemporaryDirectory(prefix="shards-", dir=draft.folder) as name:
         folder = Path(name)
-        shards = Shards(folder, "passages", first=first)
         doc = first * SHARD_ROWS
-        for table in kept.read(doc, min(last * SHARD_ROWS, int(kept.offsets[-1]))):
-            shards.add(numbered(table, doc))
-            doc += len(table)
-        entries = add_files(home(plan.root, ()), f"corpus/{plan.corpus.key}", folder, shards.close())
+        tables = kept.read(doc, min(last * SHARD_ROWS, int(kept.offsets[-1])))
+        rows = write_shards(folder, "passages", numbered(tables, doc), first=first)
+        entries = add_files(home(plan.root, ()), f"corpus/{plan.corpus.key}", folder, rows)
     draft.details["files"] = [entry.model_dump() for entry in entries]
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from tlm.data.passages import Shards
+from tlm.data.passages import write_shards
 from tlm.data.ranges import Ints
 from tlm.data.text import fold
 
@@ -38,14 +38,19 @@ def stage(folder: Path, rows: Iterable[tuple[Any, ...]], schema: pa.Schema, buck
     Returns:
         The number of rows by file.
     """
-    rows, shards = iter(rows), Shards(folder, "staged", compression="lz4")
     with ExitStack() as stack:
         files = [stack.enter_context((folder / DIGESTS.format(bucket)).open("wb")) for bucket in range(buckets)]
-        while portion := list(islice(rows, ROWS)):
-            table = pa.table(list(zip(*portion, strict=True)), schema=schema)
-            _note(table["text"].to_pylist(), shards.total, files)
-            shards.add(table)
-    return shards.close()
+        return write_shards(folder, "staged", _tables(rows, schema, files), compression="lz4")
+
+
+def _tables(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, files: Sequence[BinaryIO]) -> Iterator[pa.Table]:
+    """Make tables of rows, and write the digests of their texts."""
+    rows, first = iter(rows), 0
+    while portion := list(islice(rows, ROWS)):
+        table = pa.table(list(zip(*portion, strict=True)), schema=schema)
+        _note(table["text"].to_pylist(), first, files)
+        first += len(table)
+        yield table
 
 
 def _note(texts: Sequence[str], first: int, files: Sequence[BinaryIO]) -> None:

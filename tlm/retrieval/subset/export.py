@@ -18,7 +18,7 @@ from tlm.artifacts.artifact import Artifact, home
 from tlm.artifacts.produce import Draft, Recipe, produce
 from tlm.data.corpus.staging import repeats_in, stage
 from tlm.data.parallel import each
-from tlm.data.passages import GROUP_ROWS, SEVERAL, Shards, shard_passages, shards
+from tlm.data.passages import GROUP_ROWS, SEVERAL, shard_passages, shards, write_shards
 from tlm.data.ranges import Ints, offsets_of
 from tlm.data.reading.files import RawFile, check_room, raw_files
 from tlm.data.reading.readers import check, read_all
@@ -168,17 +168,22 @@ def write_subset(
     draft.counts |= {judge.REASONS[reason]: len(verdicts.rows(reason)) for reason in reasons}
     draft.details["passages"] = len(kept)
     columns = pa.table({"doc": candidates.docs[kept], **candidates.best(kept), **lists})
-    shards = Shards(draft.folder, "passages")
-    for texts in candidates.texts(kept):
-        part = columns.slice(shards.total, len(texts))
-        shards.add(part.add_column(1, "text", texts).cast(schema))
-    draft.rows |= shards.close()
+    tables = (table.cast(schema) for table in _with_texts(columns, candidates.texts(kept)))
+    draft.rows |= write_shards(draft.folder, "passages", tables)
     removed = np.array(sorted(verdicts.details), np.int64)
     names = [judge.REASONS[reason] for reason in verdicts.reason[removed]]
     details = [verdicts.details[row] for row in removed.tolist()]
     table = pa.table([candidates.docs[removed], names, details], schema=DROPPED)
     pq.write_table(table, draft.folder / "dropped.parquet", compression="zstd", row_group_size=100_000)
     draft.rows["dropped.parquet"] = len(removed)
+
+
+def _with_texts(columns: pa.Table, texts: Iterable[pa.Array]) -> Iterator[pa.Table]:
+    """Yield the rows of a table in portions, with their texts as second column."""
+    start = 0
+    for portion in texts:
+        yield columns.slice(start, len(portion)).add_column(1, "text", portion)
+        start += len(portion)
 
 
 def import_subset(

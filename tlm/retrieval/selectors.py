@@ -31,7 +31,7 @@ from tlm.data.tasks.metrics import Floats
 from tlm.retrieval.search.analyzer import batched
 from tlm.retrieval.search.embed import Embed, StaticEmbedder, published_vectors
 from tlm.retrieval.search.index import VECTORS, located, open_engine
-from tlm.retrieval.search.query import Docs, Engine, Scores
+from tlm.retrieval.search.query import LOW, Docs, Engine, Scores, packed, unpacked
 from tlm.settings.selectors import SELECTORS
 from tlm.shallow.features import letters_of
 from tlm.shallow.models import one_thread
@@ -112,7 +112,6 @@ def _scores_of_shard(uri: str, score: Callable[[Sequence[str]], Floats], number:
 
 BLOCK = 4096  # texts that get their vectors at once
 MOST_AT_ONCE = 1 << 20  # scores and hits that are compared at once
-LOW = 0xFFFFFFFF  # the lower half of a hit, which has the passage
 RRF = 60  # the constant of the paper: the larger, the less the first ranks count
 
 
@@ -249,22 +248,6 @@ class Best:
         both = np.concatenate([self.hits[queries], hits], axis=1)
         both.partition(hits.shape[1], axis=1)  # as many leave; what follows them is the worst of the others
         self.hits[queries] = both[:, hits.shape[1] :]
-
-
-def packed(scores: Scores, docs: Docs) -> Ints:
-    """Hits as numbers that are in their order: scores ascending, and of equal scores the first passage last."""
-    bits = (scores + np.float32(0)).view(np.int32)  # -0.0 becomes 0.0
-    return (_ordered(bits).astype(np.int64) << 32) | (LOW - docs)
-
-
-def unpacked(hits: Ints) -> tuple[Docs, Scores]:
-    """The passages and scores of hits that were `packed`."""
-    return LOW - (hits & LOW), _ordered((hits >> 32).astype(np.int32)).view(np.float32)
-
-
-def _ordered(bits: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The bits of floats as integers in the order of the floats, and back."""
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # type: ignore[no-any-return]
 
 
 NO_HIT = packed(np.array([-np.inf], np.float32), np.array([LOW]))[0]

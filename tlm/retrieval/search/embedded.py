@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 from tlm.data.ranges import GrowingArray, Ints
 from tlm.retrieval.search import analyzer
 from tlm.retrieval.search.analyzer import batched, terms
-from tlm.retrieval.search.query import Docs, Scores
+from tlm.retrieval.search.query import Docs, Scores, packed, unpacked
 
 Singles = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]
@@ -268,30 +268,6 @@ def _times(impacts: Singles | Sums, count: int) -> Singles | Sums:
     return impacts if count == 1 else impacts * np.float64(count)
 
 
-class _Best:
-    """The best K documents so far. They are offered in ascending order, and of equal scores the first are kept."""
-
-    def __init__(self, top_k: int) -> None:
-        self.top_k, self.least = top_k, 0.0
-        self.docs, self.scores = np.empty(0, np.int64), np.empty(0, np.float32)
-
-    def offer(self, docs: Docs, scores: Scores) -> None:
-        """Add documents with scores above `least`, the score to beat (0 until K documents are known)."""
-        self.docs, self.scores = np.concatenate([self.docs, docs]), np.concatenate([self.scores, scores])
-        excess = len(self.docs) - self.top_k
-        if excess >= 0:
-            least = np.partition(self.scores, excess)[excess]
-            above = self.scores > least
-            equal = np.flatnonzero(self.scores == least)[: self.top_k - np.count_nonzero(above)]
-            above[equal] = True
-            self.docs, self.scores, self.least = self.docs[above], self.scores[above], float(least)
-
-    def ordered(self) -> tuple[Docs, Scores]:
-        """Return them by score descending, then document ascending."""
-        order = np.argsort(-self.scores, kind="stable")  # documents are in ascending order
-        return self.docs[order], self.scores[order]
-
-
 class Embedded:
     """An `Engine` on the files of an embedded index; `path` maps a file's name to its path."""
 
@@ -324,14 +300,18 @@ class Embedded:
         rare, frequent = self._plan(query)
         # rest[i]: the most that the frequent terms from the ith on can add together
         rest = np.cumsum([0.0] + [term.times * term.bound * MARGIN for term in reversed(frequent)])[::-1].tolist()
-        best = _Best(top_k)
+        best, least = np.empty(0, np.int64), 0.0  # the hits so far; the score to beat, once K of them are known
         for block in range(len(self.starts) - 1):
             sums = sums[: self.rows.shape[1] - block * BLOCK]
             _add(rare, block, sums)
-            docs, scores = _block(block, sums, frequent, rest, best.least or _reached(sums, top_k))
+            docs, scores = _block(block, sums, frequent, rest, least or _reached(sums, top_k))
             if len(docs):
-                best.offer(docs, scores)
-        return best.ordered()
+                best = np.concatenate([best, packed(scores, docs)])
+                excess = len(best) - top_k
+                if excess >= 0:
+                    best = np.partition(best, excess)[excess:]
+                    least = float(unpacked(best[0])[1])
+        return unpacked(np.sort(best)[::-1])
 
     def _plan(self, query: Mapping[int, int]) -> tuple[list[_Rare], list[_Frequent]]:
         """Look up the query's terms: rare ones by id, frequent ones by the most they can add, descending."""

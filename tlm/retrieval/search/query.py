@@ -45,6 +45,25 @@ class Engine(Protocol):
         """
 
 
+LOW = 0xFFFFFFFF  # the lower half of a hit, which has the document
+
+
+def packed(scores: Scores, docs: Docs) -> Docs:
+    """Hits as numbers that are in their order: scores ascending, and of equal scores the first document last."""
+    bits = (scores + np.float32(0)).view(np.int32)  # -0.0 becomes 0.0
+    return (_ordered(bits).astype(np.int64) << 32) | (LOW - docs)
+
+
+def unpacked(hits: Docs) -> tuple[Docs, Scores]:
+    """The documents and scores of hits that were `packed`."""
+    return LOW - (hits & LOW), _ordered((hits >> 32).astype(np.int32)).view(np.float32)
+
+
+def _ordered(bits: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """The bits of floats as integers in the order of the floats, and back."""
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # type: ignore[no-any-return]
+
+
 _PART = word_pattern()
 _BREAK = regex.compile(rf"[^\p{{L}}\p{{N}}{MARKS}\s'-]+|\s[-']+\s", regex.V1)
 _WORD = regex.compile(rf"(?<![\s'-])([\s'-]*+)({_PART}(?:['-]{_PART})*)", regex.V1)  # with what stands before it

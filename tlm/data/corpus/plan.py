@@ -105,15 +105,13 @@ class Plan:
         if len(raw) < len(named):
             paths = ", ".join(self.paths)
             raise InputError(f"{paths} had {len(named):,} files and has {len(raw):,} now; start the run again")
-        planned: list[tuple[str, str]] = []  # name and digest of each file, or of each of its pieces
-        for place, (name, digest) in enumerate(named):
-            pieces = self.pieces.get(place)
-            planned += [(name, piece.digest) for piece in pieces] if pieces else [(name, digest)]
+        planned = {file.where: facts for file, facts in zip(raw, named, strict=False)}
         start, stop = self.parts[number]
         own = sliced(raw, self.pieces)[start:stop]
         check_downloads(own)
-        for file, name_and_digest in zip(own, planned[start:stop], strict=True):
-            if (file.name, file.digest()) != name_and_digest:
+        for file in own:
+            name, digest = planned[file.where]
+            if (file.name, file.digest()) != (name, file.piece.digest if file.piece else digest):
                 raise InputError(f"{file.where} has changed since its corpus was planned; start the run again")
         return own
 

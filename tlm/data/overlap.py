@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import repeat
 from typing import Any, TypeVar
 
 import numpy as np
@@ -228,8 +227,10 @@ def near_copies(
     disclaimer, do not count: they make no copy, and would take most of the time. Of pairs, `second` has the second
     texts and those of the others: both texts of a near copy are near copies of those of one other pair.
     """
-    both = zip(_alike(texts, others), _alike(*second) if second else repeat(1))  # noqa: B905, a repetition has no length
-    return np.concatenate([np.zeros(0, bool), *(one.multiply(other).sum(axis=1) > 0 for one, other in both)])
+    found = _alike(texts, others)
+    if second:
+        found = (first.multiply(other) for first, other in zip(found, _alike(*second), strict=True))
+    return np.concatenate([np.zeros(0, bool), *(part.sum(axis=1) > 0 for part in found)])
 
 
 def _alike(texts: Sequence[str], others: Sequence[str]) -> Iterator[Any]:

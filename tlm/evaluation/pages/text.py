@@ -82,14 +82,10 @@ def _inert(word: str) -> str:
     return code(word) if _ADDRESS.search(word) else re.sub(r"([\\`*_\[\]<>|~&#])", r"\\\1", word)
 
 
-COMMON = frozenset(
-    re.findall(
-        r"\w+",
-        """about also among based been being between both does each from have into more most only other over some such
-        than that their them then there these they this those through under used using very were what when where which
-        while will with""",
-    )
-)
+_COMMON = """about also among based been being between both does each from have into more most only other over some such
+than that their them then there these they this those through under used using very were what when where which while
+will with"""
+COMMON = frozenset(_COMMON.split())
 
 
 def shared_words(passage: str, question: str, least: int = 4) -> list[tuple[str, bool]]:

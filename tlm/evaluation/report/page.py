@@ -42,17 +42,12 @@ class Best(TypedDict):
     metrics: str
 
 
-class Answers(TypedDict):
-    """The recommended model's answers on test; None where its kind of problem has no such answers."""
+class Contents(TypedDict):
+    """All that a report says, which is report.json.
 
-    classes: dict[str, Any] | None
-    confusion: dict[str, Any] | None
-    coverage: Rows | None
-    scatter: dict[str, list[float]] | None
-
-
-class Contents(Answers):
-    """All that a report says, which is report.json."""
+    `classes`, `confusion`, `coverage` and `scatter` are of the recommended model's answers on test; None where its kind
+    of problem has no such answers.
+    """
 
     task: Task
     groups: list[Summary]
@@ -64,6 +59,10 @@ class Contents(Answers):
     metric_names: dict[str, str]
     curves: Rows
     best: Best
+    classes: dict[str, Any] | None
+    confusion: dict[str, Any] | None
+    coverage: Rows | None
+    scatter: dict[str, list[float]] | None
     evidence: Rows
     dropped: Rows
     since: dict[str, Any] | None

@@ -33,7 +33,7 @@ from tlm.settings.options import Prices
 from tlm.settings.selectors import WITHOUT_QUERIES
 
 if TYPE_CHECKING:
-    from tlm.evaluation.report.page import Answers, Contents, Task  # which draws with matplotlib
+    from tlm.evaluation.report.page import Contents, Task  # which draws with matplotlib
 
 VERSION = 36
 
@@ -127,8 +127,10 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
     compared = _compared(whole_groups, planned(whole))
     best, _ = recommended(whole, compared)
     chosen = whole_groups[best["name"]]
+    best_run = chosen.runs[chosen.best_on_dev].artifact
     first = groups[0].runs[0].values
     names = metric_names(first["labels"])
+    regression, several = (first["problem"] == problem for problem in ("regression", SEVERAL))
     found: Contents = {
         "task": _task(first, task, names),
         # the best on dev first; what ended after stage 1 last
@@ -139,14 +141,13 @@ def contents(metrics: list[Artifact], prices: Prices = Prices(), before: Sequenc
         "findings": findings(summaries, names[first["metric"]], compared),
         "bill": {"spent": spent(groups, summaries, artifacts, prices), "predictions": predictions(groups, prices)},
         "metric_names": names,
-        "curves": curves([*whole_groups.values()], first["problem"] == "regression"),
-        "best": {
-            "name": best["name"],
-            "role": best["role"],
-            "metrics": chosen.runs[chosen.best_on_dev].artifact.manifest.key,
-        },
+        "curves": curves([*whole_groups.values()], regression),
+        "best": {"name": best["name"], "role": best["role"], "metrics": best_run.manifest.key},
         "since": since(chosen, grouped(before)[0]) if before else None,
-        **_answers(chosen, _looked_at(groups, best["name"], compared)),
+        "classes": None if regression else _classes(_looked_at(groups, best["name"], compared), chosen),
+        "confusion": None if regression or several else _confusion(chosen),
+        "coverage": None if regression or several else coverage(best_run, first["labels"]),
+        "scatter": _scatter(chosen) if regression else None,
         "evidence": evidence(groups),
         "dropped": _dropped(groups, task),
         "checks": [check._asdict() for check in checks(groups, summaries, best, task)],
@@ -190,18 +191,6 @@ def _looked_at(groups: list[Group], best: str, compared: list[Difference]) -> li
     both = [(one["first"], one["second"]) for one in compared]
     names = {name for pair in both if best in pair for name in pair}
     return [group for group in groups if group.name in names] or groups
-
-
-def _answers(best: Group, groups: list[Group]) -> "Answers":
-    """The answers of the best group on test, as its kind of problem allows; F1 of each class for all of `groups`."""
-    first, run = best.runs[0].values, best.runs[best.best_on_dev].artifact
-    regression, several = (first["problem"] == problem for problem in ("regression", SEVERAL))
-    return {
-        "classes": None if regression else _classes(groups, best),
-        "confusion": None if regression or several else _confusion(best),
-        "coverage": None if regression or several else coverage(run, first["labels"]),
-        "scatter": _scatter(best) if regression else None,
-    }
 
 
 def _classes(groups: list[Group], best: Group) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Runs and their cost, and groups of runs that differ in their seed only: mean, standard deviation, interval."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypedDict
@@ -125,27 +125,6 @@ def repeats(runs: int, draws: int, *, alike: bool) -> str:
     return f"{seeds} of {drawn}" if draws else seeds
 
 
-def _stages(metrics: Artifact) -> tuple[Artifact | None, Artifact | None, Artifact | None]:
-    """The model, the checkpoint, and the subset that stage 1, or a static model, was trained on; None if it is gone."""
-    model = follow(metrics, "model")
-    checkpoint = follow(model, "checkpoint") or follow(metrics, "checkpoint")
-    return model, checkpoint, follow(checkpoint, "subset_tokens", "data") or follow(model, "subset")
-
-
-def members(model: Artifact | None) -> list[Artifact]:
-    """The metrics of the members of a mixture that are not gone; [] of any other model."""
-    names = model.manifest.inputs if model is not None else ()
-    return [found for name in names if name.startswith("metrics-") and (found := follow(model, name))]
-
-
-def _subsets(metrics: Artifact) -> Iterator[Artifact]:
-    model, _, subset = _stages(metrics)
-    if subset is not None:
-        yield subset
-    for member in members(model):
-        yield from _subsets(member)
-
-
 def _by_chance(subset: Artifact) -> bool:
     """Whether another seed would have given another subset; where that cannot be found out any more, it would."""
     hits, index = follow(subset, "hits"), follow(subset, "hits", "index")
@@ -169,7 +148,7 @@ class ScoredModel:
         model: Model of stage 2.
         checkpoint: Checkpoint of stage 1.
         subset: Passages that stage 1, or a static model, was trained on.
-        drawn: The contents of the subsets that it, or the members of a mixture, learned from and that were drawn.
+        members: The members of a mixture that are not gone; () of any other model.
     """
 
     artifact: Artifact
@@ -177,14 +156,23 @@ class ScoredModel:
     model: Artifact | None
     checkpoint: Artifact | None
     subset: Artifact | None
-    drawn: frozenset[str]
+    members: tuple["ScoredModel", ...]
 
     @classmethod
     def read(cls, artifact: Artifact) -> "ScoredModel":
-        """Read metrics.json and find the model, the checkpoint and the subset."""
-        values = artifact.json("metrics.json")
-        drawn = frozenset(one.content for one in _subsets(artifact) if _by_chance(one))
-        return cls(artifact, values, *_stages(artifact), drawn)
+        """Read metrics.json and find the model, the checkpoint, the subset and the members."""
+        model = follow(artifact, "model")
+        checkpoint = follow(model, "checkpoint") or follow(artifact, "checkpoint")
+        subset = follow(checkpoint, "subset_tokens", "data") or follow(model, "subset")
+        names = [name for name in (model.manifest.inputs if model else ()) if name.startswith("metrics-")]
+        members = tuple(cls.read(found) for name in names if (found := follow(model, name)) is not None)
+        return cls(artifact, artifact.json("metrics.json"), model, checkpoint, subset, members)
+
+    @cached_property
+    def drawn(self) -> frozenset[str]:
+        """The contents of the subsets that it, or the members of a mixture, learned from and that were drawn."""
+        own = [self.subset.content] if self.subset is not None and _by_chance(self.subset) else []
+        return frozenset(own).union(*(member.drawn for member in self.members))
 
     @cached_property
     def predictions(self) -> pa.Table:
@@ -226,7 +214,7 @@ class ScoredModel:
         found = {f"version of {made.step}": str(made.version) for made in manifests if made.kind in TRAINED}
         files = [(made, name) for made in manifests for name in FILES if name in made.settings]
         found |= {f"{name} of {made.step}": value_sha256(made.settings[name])[:DIGITS] for made, name in files}
-        behind = last.lineage() if last is not None and not members(last) else ()  # `variant` has those of members
+        behind = last.lineage() if last is not None and not self.members else ()  # `variant` has those of members
         if corpora := {one.content[:DIGITS] for one in behind if one.manifest.kind == "corpus"}:
             found["corpus"] = ", ".join(sorted(corpora))
         if (taught := follow(self.model, "subset_tokens", "data")) is not None:  # of a student
@@ -240,10 +228,10 @@ class ScoredModel:
     def variant(self) -> dict[str, str]:
         """The settings that distinguish runs of one arm: `settings`, and those of a mixture's members."""
         found: dict[str, str] = {}
-        for member in members(self.model):
-            for name, value in ScoredModel.read(member).variant().items():
+        for member in self.members:
+            for name, value in member.variant().items():
                 # a member that is a mixture has put the arms of its own members before their settings
-                found[name if ": " in name else f"{member.details['arm']}: {name}"] = value
+                found[name if ": " in name else f"{member.artifact.details['arm']}: {name}"] = value
         return found | self.settings()
 
 
@@ -356,7 +344,7 @@ class Group:
         """What a report says about this group."""
         costs, distinct_draws = [run.costs() for run in self.runs], len(set(self.draws))
         models = [run.model for run in self.runs if run.model is not None]
-        of_members = [member.manifest.inputs for model in models for member in members(model)]
+        of_members = [member.artifact.manifest.inputs for run in self.runs for member in run.members]
         first = self.runs[0].values
         names = [name for name in METRIC_NAMES if name in first["splits"]["test"]]
         return {

@@ -7,7 +7,7 @@ with a class that is gone is wrong, unless all texts of that class have one and 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tlm.evaluation.pages.text import visible
 from tlm.evaluation.predict.models import recommended_by
 from tlm.evaluation.report.findings import interval_text, points, score_text
 from tlm.evaluation.report.lineage import compared, flat, plain
-from tlm.evaluation.report.runs import Group, ScoredModel, grouped, members
+from tlm.evaluation.report.runs import Group, ScoredModel, grouped
 from tlm.evaluation.score.intervals import Arm, Predictions, differences, with_interval
 
 BEFORE, NOW = "before", "now"
@@ -49,13 +49,9 @@ def earlier(against: str) -> list[Artifact]:
         metrics, best = compared(opened), recommended_by(opened)[0]
     if (problem := metrics[0].input("task").details["problem"]) not in PROBLEMS:
         raise InputError(f"{against} is of '{problem}'; only answers of {' or '.join(PROBLEMS)} can be compared")
-    runs = group_with(metrics, best.manifest.key).runs
-    return sorted((run.artifact for run in runs), key=lambda artifact: artifact.content)
-
-
-def group_with(metrics: Sequence[Artifact], best: str) -> Group:
-    """The group with the metrics whose key is `best`, with its name among the other groups."""
-    return next(group for group in grouped(metrics) if best in [run.artifact.manifest.key for run in group.runs])
+    seeds_of_each = ([run.artifact for run in group.runs] for group in grouped(metrics))
+    seeds = next(runs for runs in seeds_of_each if best.manifest.key in [run.manifest.key for run in runs])
+    return sorted(seeds, key=lambda artifact: artifact.content)
 
 
 def since(now: Group, before: Group) -> Since:
@@ -111,9 +107,9 @@ def _settings_of(run: ScoredModel) -> dict[str, str]:
     facts |= {f"{one.manifest.kind}, passages": f"{one.details['passages']:,}" for one in (corpus, run.subset) if one}
     facts |= {f"chosen {name}": plain(value) for name, value in flat(run.values.get("chosen") or {})}
     facts |= run.settings()
-    for member in members(run.model):
-        for name, value in _settings_of(ScoredModel.read(member)).items():
-            facts[f"{visible(member.details['arm'], 40)}: {name}"] = value
+    for member in run.members:
+        for name, value in _settings_of(member).items():
+            facts[f"{visible(member.artifact.details['arm'], 40)}: {name}"] = value
     return facts
 
 

@@ -26,9 +26,7 @@ from tlm.evaluation.report.runs import Group, ScoredModel, grouped
 from tlm.evaluation.score.intervals import Arm, Predictions, differences, with_interval
 
 BEFORE, NOW = "before", "now"
-KINDS = ("right to wrong", "wrong to right", "wrong to another wrong one")  # how an answer changed
 PROBLEMS = ("classification", "regression")  # that can be compared
-OF_NUMBERS = ("further from the target", "closer to the target")
 MOST_CLASSES, MOST_ANSWERS, MOST_NAMED, LONGEST_TEXT = 20, 10, 5, 240
 ANSWER = ("kind", "text", "label", BEFORE, NOW)  # of an answer that is shown
 Since = dict[str, Any]
@@ -143,11 +141,11 @@ def _answers(gold: Array, before: Array, now: Array, names: list[str] | None, te
     """The answers that changed: how many, by kind and by class, and some of them."""
     if names is None:
         moved, further = ~np.isclose(before, now), np.abs(now - gold) > np.abs(before - gold)
-        kinds = dict(zip(OF_NUMBERS, (moved & further, moved & ~further), strict=True))
+        kinds = {"further from the target": moved & further, "closer to the target": moved & ~further}
     else:
         was_right, is_right = before == gold, now == gold
-        to_another = ~was_right & ~is_right & (before != now)
-        kinds = dict(zip(KINDS, (was_right & ~is_right, ~was_right & is_right, to_another), strict=True))
+        kinds = {"right to wrong": was_right & ~is_right, "wrong to right": ~was_right & is_right}
+        kinds["wrong to another wrong one"] = ~was_right & ~is_right & (before != now)
     sides = [[visible(names[one], 60) if names else f"{one:.4g}" for one in side] for side in (gold, before, now)]
     rows = [(kind, row) for kind, mask in kinds.items() for row in np.flatnonzero(mask).tolist()]
     changed = [(kind, visible(texts[row], LONGEST_TEXT), *(side[row] for side in sides)) for kind, row in rows]

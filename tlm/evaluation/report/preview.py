@@ -203,17 +203,15 @@ def _passage(row: dict[str, Any], asker: dict[str, Any] | None) -> dict[str, Any
     return {**found, "pieces": shared_words(text, asker["text"]), **ranked}
 
 
-def _askers(docs: list[int], subset: Artifact) -> dict[int, dict[str, Any]]:
+def _askers(docs: list[int], subset: Artifact | None) -> dict[int, dict[str, Any]]:
     """Id, text and label, by doc, of the first example behind the query that ranked it best.
 
     In a merged subset, those of the first task that found the doc; its name is put before the label.
     """
-    if "subset-0" in subset.manifest.inputs:
+    if subset is not None and "subset-0" in subset.manifest.inputs:
         found: dict[int, dict[str, Any]] = {}
         for number, task in enumerate(subset.details["tasks"]):
-            part = follow(subset, f"subset-{number}")
-            askers = _askers(docs, part) if part is not None else {}
-            for doc, asker in askers.items():
+            for doc, asker in _askers(docs, follow(subset, f"subset-{number}")).items():
                 found.setdefault(doc, {**asker, "label": f"{visible(task['name'], 40)}: {asker['label']}"})
         return found
     hits, task = follow(subset, "hits"), follow(subset, "hits", "task")

@@ -144,7 +144,6 @@ class ScoredModel:
 
     Attributes:
         artifact: The metrics.
-        values: Contents of metrics.json.
         model: Model of stage 2.
         checkpoint: Checkpoint of stage 1.
         subset: Passages that stage 1, or a static model, was trained on.
@@ -152,7 +151,6 @@ class ScoredModel:
     """
 
     artifact: Artifact
-    values: dict[str, Any]
     model: Artifact | None
     checkpoint: Artifact | None
     subset: Artifact | None
@@ -160,13 +158,18 @@ class ScoredModel:
 
     @classmethod
     def read(cls, artifact: Artifact) -> "ScoredModel":
-        """Read metrics.json and find the model, the checkpoint, the subset and the members."""
+        """Find the model, the checkpoint, the subset and the members of these metrics."""
         model = follow(artifact, "model")
         checkpoint = follow(model, "checkpoint") or follow(artifact, "checkpoint")
         subset = follow(checkpoint, "subset_tokens", "data") or follow(model, "subset")
         names = [name for name in (model.manifest.inputs if model else ()) if name.startswith("metrics-")]
         members = tuple(cls.read(found) for name in names if (found := follow(model, name)) is not None)
-        return cls(artifact, artifact.json("metrics.json"), model, checkpoint, subset, members)
+        return cls(artifact, model, checkpoint, subset, members)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """Contents of metrics.json, which is large with many classes; reports do not look into those of members."""
+        return dict(self.artifact.json("metrics.json"))
 
     @cached_property
     def drawn(self) -> frozenset[str]:

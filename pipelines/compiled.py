@@ -61,29 +61,26 @@ def reference_fault(reference: Any) -> str:
     return f"'{reference}' is :latest, which can change; give an exact tag or a digest"
 
 
-def with_images(pipeline: "BaseComponent", images: Mapping[str, str]) -> "BaseComponent":
-    """Return a copy of `pipeline` that runs in `images`, for the compiler, the API and kfp.local."""
+def use_images(pipeline: "BaseComponent", file: Path) -> None:
+    """Let `pipeline` run in the images of a file, for the compiler, the API and kfp.local. Raises as `load_images`."""
     from components.base import DATA_IMAGE, TRAIN_IMAGE
 
+    images = load_images(file)
     reference_of = {DATA_IMAGE: images["data"], TRAIN_IMAGE: images["train"]}
-    changed = copy.deepcopy(pipeline)
-    for executor in changed.pipeline_spec.deployment_spec["executors"].values():
+    for executor in pipeline.pipeline_spec.deployment_spec["executors"].values():
         container = executor["container"]
         container["image"] = reference_of[container["image"]]
-    return changed
 
 
-def for_kfp_2_15(pipeline: "BaseComponent") -> "BaseComponent":
-    """Return a copy of `pipeline` for Kubeflow Pipelines 2.15: without security contexts, and without names of loops.
+def fit_kfp_2_15(pipeline: "BaseComponent") -> None:
+    """Make `pipeline` fit Kubeflow Pipelines 2.15: without security contexts, and without names of loops.
 
     It refuses the former, and does not find what a loop returns if that has another name than its task.
     """
-    changed = copy.deepcopy(pipeline)
-    for executor in changed.platform_spec.platforms["kubernetes"].deployment_spec.executors.values():
+    for executor in pipeline.platform_spec.platforms["kubernetes"].deployment_spec.executors.values():
         executor.fields.pop("securityContext", None)
-    for name, task in tasks_in(changed):
+    for name, task in tasks_in(pipeline):
         task.task_info.name = name
-    return changed
 
 
 def tasks_in(pipeline: "BaseComponent") -> Iterator[tuple[str, Any]]:
@@ -133,22 +130,21 @@ def read_parameters(params: Path | None, changes: Sequence[str], known: Mapping[
     Raises:
         InputError: There is no such file, it is no YAML mapping, or a parameter is unknown, missing or of another type.
     """
-    values = {}
+    given: dict[str, tuple[Any, str]] = {}  # by name: the value, and where it stands, for errors
     if params:
         read = read_mapping(params, "lines of the form 'parameter: value', as in pipelines/params")
-        values = {str(name): value for name, value in read.items()}
-    places = dict.fromkeys(values, f"{params}: parameter")
+        given = {str(name): (value, f"{params}: parameter '{name}'") for name, value in read.items()}
     for change in changes:
-        name, separator, value = change.partition("=")
+        name, separator, text = change.partition("=")
         if not separator:
             raise InputError(f"--set {change}: expected name=value")
-        places[name] = "parameter"
-        values[name] = value if name in known and known[name].type is str else _read_yaml(value, f"--set {change}")
-    checked = {name: _checked(name, value, known, f"{places[name]} '{name}'") for name, value in values.items()}
-    missing = [name for name, parameter in known.items() if parameter.required and values.get(name, "") == ""]
+        is_text = name in known and known[name].type is str
+        given[name] = (text if is_text else _read_yaml(text, f"--set {change}"), f"parameter '{name}'")
+    checked = {name: _checked(name, value, known, where) for name, (value, where) in given.items()}
+    missing = [name for name, parameter in known.items() if parameter.required and checked.get(name, "") == ""]
     if missing:
-        given = " ".join(f"--set {name}=…" for name in missing)
-        raise InputError(f"missing, without a default: {', '.join(missing)}; give {given}")
+        options = " ".join(f"--set {name}=…" for name in missing)
+        raise InputError(f"missing, without a default: {', '.join(missing)}; give {options}")
     groups = {prefix: _group(prefix, kind, checked) for prefix, kind in _GROUPS.items()}
     check_pods(groups["train"])
     _check_names(groups["run"], groups["index"], groups["task"], checked.get("registry_model", ""))
@@ -187,10 +183,7 @@ def read_mapping(file: Path, expected: str) -> dict[Any, Any]:
     Raises:
         InputError: The file cannot be read, is no YAML, holds something else than a mapping, or has a key twice.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error}); expected {expected}") from None
+    text = _read(file, f"expected {expected}")
     values = _read_yaml(text, str(file))
     if not isinstance(values, dict):
         raise InputError(f"{file}: expected {expected}, found {with_article(type(values).__name__)}")
@@ -210,6 +203,13 @@ def check_reachable(values: Mapping[str, Any], where: str = "pods", schemes: str
         for place in map(str.strip, str(values.get(name, "")).split(",")):
             if place and not re.match(schemes, place) and not (name == "run_published" and is_hub_name(place)):
                 raise InputError(f"parameter '{name}': {where} do not see '{place}' of this machine; give s3://…")
+
+
+def _read(file: Path, advice: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read ({error}); {advice}") from None
 
 
 def _read_yaml(text: str, where: str) -> Any:
@@ -282,14 +282,14 @@ class Compiled(NamedTuple):
 
 
 def build(name: str, machines: Parallelism = ONE_OF_EACH) -> Any:
-    """Return the pipeline called `name` for so many machines.
+    """Return a copy of the pipeline called `name` for so many machines, which the caller may change.
 
     Raises:
         InputError: There is no pipeline of that name.
     """
     if name not in MADE_BY:
         raise InputError(f"pipeline '{name}' is unknown{nearest(name, MADE_BY)}")
-    return resolve_name(MADE_BY[name])(machines)
+    return copy.deepcopy(resolve_name(MADE_BY[name])(machines))
 
 
 def of_this_code(name: str) -> dict[str, Parameter]:
@@ -318,10 +318,7 @@ def text_of(file: Path | None, images: Path | None = None, pipeline: str = "") -
     for option, value in (("--images", images), ("--pipeline", pipeline)):
         if value:
             raise InputError(f"{option} {value} is for this code's pipelines, not for --file {file}; leave one out")
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read ({error}); `python -m pipelines.run compile` makes one") from None
+    return _read(file, "`python -m pipelines.run compile` makes one")
 
 
 def compile_text(
@@ -355,7 +352,7 @@ def compile_text(
 
     pipeline, options = build(name, machines), None
     if kfp_2_15:
-        pipeline = for_kfp_2_15(pipeline)
+        fit_kfp_2_15(pipeline)
     if kubernetes_manifests:
         info = pipeline.pipeline_spec.pipeline_info
         full = f"{info.name}-{version or version_name()}"
@@ -365,7 +362,7 @@ def compile_text(
         names = {"pipeline_name": info.name, "pipeline_display_name": info.display_name, "pipeline_version_name": full}
         options = KubernetesManifestOptions(**names, namespace=namespace or None, include_pipeline_manifest=True)
     if images:
-        pipeline = with_images(pipeline, load_images(images))
+        use_images(pipeline, images)
     else:
         say(f"without --images the pipeline uses {DATA_IMAGE} and the matching train image, which must exist")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,5 @@
 """Show what matters of the output of kfp.local: the lines of the steps go to stderr, everything goes to a log."""
 
-import copy
 import io
 import os
 import re
@@ -24,7 +23,7 @@ from kfp.dsl.base_component import BaseComponent
 from kfp.local import DockerRunner
 from kfp.local.logging_utils import local_logger_context
 
-from pipelines.compiled import build, check_reachable, load_images, tasks_in, with_images
+from pipelines.compiled import build, check_reachable, tasks_in, use_images
 from pipelines.form import ONE_OF_EACH, Parallelism
 from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm import errors
@@ -264,7 +263,9 @@ def run_pipeline(
     if needs_torch and not images and find_spec("torch") is None:  # before work for it
         raise InputError(NO_TORCH)
     os.environ[THREADS] = str(given_threads() or max(1, cores() // AT_ONCE))
-    pipeline, outputs = _without_retries(build(name, machines)), OUTPUTS.absolute()
+    pipeline, outputs = build(name, machines), OUTPUTS.absolute()
+    for _, task in tasks_in(pipeline):
+        task.ClearField("retry_policy")  # for lost pods; kfp.local would wait a minute for two tries
     os.environ.setdefault(LOCKS, str(outputs / "gpus"))
     defaults = {"index_engine": "embedded", "store_root": named_root(None) or DEFAULT_ROOT}
     inputs = pipeline.component_spec.inputs
@@ -274,7 +275,8 @@ def run_pipeline(
             raise InputError(f"parameter '{place}' is missing; give it with --set {place}=… or in a file for --params")
     running: AbstractContextManager[Runner] = nullcontext((kfp_local.SubprocessRunner(use_venv=False), lambda: None))
     if images:
-        pipeline, outputs = with_images(pipeline, load_images(images)), outputs / "containers"
+        use_images(pipeline, images)
+        outputs /= "containers"
         check_reachable(values, "containers", "s3://")
         running = hardened_runner(outputs, network, values.get("train_gpus", "0") != "0")
     with running as (runner, end_steps):
@@ -303,14 +305,6 @@ def _print_markdown(artifact: Artifact) -> None:
     results = results.partition("\n### ")[0]  # the table of all scores is in the pages
     checks = [section for section in others if section.startswith("Checks\n")]
     sys.stdout.write("\n" + "\n## ".join([headline, results, *checks]) + "\n")
-
-
-def _without_retries(pipeline: BaseComponent) -> BaseComponent:
-    """Return a copy without retries: they are for lost pods, and kfp.local would wait a minute for two of them."""
-    changed = copy.deepcopy(pipeline)
-    for _, task in tasks_in(changed):
-        task.ClearField("retry_policy")
-    return changed
 
 
 def _run_pipeline(pipeline: BaseComponent, values: dict[str, Any], end_steps: Callable[[], None]) -> str:

@@ -9,7 +9,7 @@ from google.protobuf import json_format
 
 from components import base
 from components.base import DATA_IMAGE, TRAIN_IMAGE
-from pipelines.compiled import build, load_images, reference_fault, with_images
+from pipelines.compiled import build, load_images, reference_fault, use_images
 from tlm.errors import InputError
 from tlm.training.distributed.launch import LOCKS
 
@@ -95,7 +95,8 @@ def test_every_step_runs_in_the_image_of_its_kind(tmp_path: Path) -> None:
     file.write_text("".join(f"{kind}: {reference}\n" for kind, reference in GOOD.items()))
     tlm = build("tlm")
     before = json_format.MessageToJson(tlm.pipeline_spec)
-    changed = with_images(tlm, load_images(file))
+    changed = build("tlm")
+    use_images(changed, file)
     own = {DATA_IMAGE: GOOD["data"], TRAIN_IMAGE: GOOD["train"]}
     old, new = (
         {name: executor["container"]["image"] for name, executor in spec.deployment_spec["executors"].items()}

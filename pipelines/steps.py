@@ -13,7 +13,7 @@ from components import data, training
 from pipelines.form import ONE_OF_EACH, Corpus, Parallelism, Registry, Task
 from tlm.cli.command import descriptions, flat
 from tlm.runs.pods import CONFIG_MAP, DATA_LIMITS, LEAST, S3_ADDRESSES, S3_KEYS, S3_SECRET, SCRATCH, SHARED_MEMORY, USER
-from tlm.settings.options import Filters, Pods, Prices
+from tlm.settings.options import Pods, Prices
 
 
 def pipeline(
@@ -79,31 +79,6 @@ def tokenizer(preflight: Any, corpus: Any, task: Any, root: Any) -> Any:
     """Return the URI of the tokenizer that all runs share."""
     kind, size = preflight.outputs["tokenizer_kind"], preflight.outputs["vocab_size"]
     return data.tokenizer(corpus=corpus, task=task, kind=kind, vocab_size=size, root=root).output
-
-
-def selected(
-    index: Any, task: Any, arms: Any, seeds: Any, advised: dict[str, Any], filters: Filters, network: bool, root: Any
-) -> tuple[Any, Any, Any]:
-    """Return the URIs of the arms' subsets (a drawn one for each seed), of the metrics of static models, and a note.
-
-    A run with networks ends if nothing is retrieved. One without goes on with the task's text, and the note says so.
-    """
-    query = {name: advised[name] for name in ("query", "top_k", "share")}
-    hits = data.retrieve(index=index, task=task, **query, root=root).outputs["Output"]
-    chosen = {"arms": arms, "seeds": seeds, "network": network}
-    exported = data.export(hits=hits, task=task, **chosen, **vars(filters), root=root).outputs
-    with dsl.ParallelFor(exported["Output"], name="arms") as arm:
-        made = data.select(arm=arm, **vars(filters), root=root).outputs
-    return dsl.Collected(made["subset"]), dsl.Collected(made["static"]), exported["missing"]
-
-
-def embeddings(task: Any, published: Any, root: Any) -> dsl.OneOf:
-    """Return the URIs of the metrics of published models' embeddings: none, and no pod with torch, without a model."""
-    with dsl.If(published != "", name="published"):
-        embedded = training.embed(task=task, published=published, root=root)
-    with dsl.Else(name="no-published"):
-        missing = data.no_embeddings()
-    return dsl.OneOf(embedded.output, missing.output)
 
 
 def report(scores: dict[str, Any], train: Pods, prices: Prices, registry: Registry, root: Any, **more: Any) -> Any:

@@ -8,6 +8,8 @@ labels files with a trained model; as a recurring run, only the files that are n
 
 from typing import Any
 
+from kfp import dsl
+
 from components import data, training
 from pipelines import steps as stages
 from pipelines.form import Compared, Corpus, Draws, Index, Parallelism, Registry, Store, Task
@@ -44,19 +46,28 @@ def steps(
     corpus_uri, task_uri = stages.load(preflight, corpus, task, machines, root)
     index_uri = data.index(corpus=corpus_uri, **vars(index), root=root).outputs["Output"]
     advised = data.advise(task=task_uri, corpus=corpus_uri, preset=run.preset, overrides=run.overrides).outputs
-    texts = preflight.outputs["texts"]
-    subsets, static, missing = stages.selected(index_uri, task_uri, texts, run.seeds, advised, export, network, root)
+    query = {name: advised[name] for name in ("query", "top_k", "share")}
+    hits = data.retrieve(index=index_uri, task=task_uri, **query, root=root).outputs["Output"]
+    chosen = {"arms": preflight.outputs["texts"], "seeds": run.seeds}
+    # without a hit, a run with networks ends; another goes on with the task's text, and its report says what is missing
+    exported = data.export(hits=hits, task=task_uri, **chosen, **vars(export), network=network, root=root).outputs
+    with dsl.ParallelFor(exported["Output"], name="arms") as arm:  # a drawn one for each seed
+        selected = data.select(arm=arm, **vars(export), root=root).outputs
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     if network:
         tokenizer = stages.tokenizer(preflight, corpus_uri, task_uri, root)
         settings = vars(run) | {"overrides": advised["overrides"]}
-        sources = {"task": task_uri, "tokenizer": tokenizer, "subsets": subsets}
+        sources = {"task": task_uri, "tokenizer": tokenizer, "subsets": dsl.Collected(selected["subset"])}
         plan = data.plan(**settings, **sources, gpus=train.gpus, root=root)
         trained: Any = stages.scored(plan.output, train, machines, root)
     else:
-        trained = stages.embeddings(task_uri, run.published, root)
-    rows = data.mix(baseline=baseline, static=static, trained=trained, root=root).output
-    scores = {"baseline": baseline, "metrics": rows, "missing": missing, "notes": advised["reasons"]}
+        with dsl.If(run.published != "", name="published"):
+            embedded = training.embed(task=task_uri, published=run.published, root=root)
+        with dsl.Else(name="no-published"):  # no pod with torch
+            none = data.no_embeddings()
+        trained = dsl.OneOf(embedded.output, none.output)
+    rows = data.mix(baseline=baseline, static=dsl.Collected(selected["static"]), trained=trained, root=root).output
+    scores = {"baseline": baseline, "metrics": rows, "missing": exported["missing"], "notes": advised["reasons"]}
     return stages.report(scores, train, report, registry, root, against=report_against)
 
 

@@ -51,20 +51,16 @@ class Failure(NamedTuple):
 
 
 def failures(api: Api, run_id: str) -> list[Failure]:
-    """Return the steps that failed in order of their start; empty if the API does not have the workflow any more."""
+    """Return the pods of steps that failed, in order of their start; empty if the API has lost the workflow."""
     text = _read(api, f"/apis/v1beta1/runs/{run_id}")
     try:
         workflow = json.loads(json.loads(text)["pipeline_runtime"]["workflow_manifest"])
         name, status = workflow["metadata"]["name"], workflow["status"]
         # Argo compresses the nodes where there are many
         nodes = status.get("nodes") or json.loads(gzip.decompress(base64.b64decode(status["compressedNodes"])))
-        failed = [_failure(name, node, retried) for node, retried in _last_attempts(nodes)]
+        return [_failure(name, node, retried) for node, retried in _last_attempts(nodes)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
-    first: dict[str, Failure] = {}
-    for failure in failed:
-        first.setdefault(failure.name, failure)
-    return list(first.values())
 
 
 def read_log(api: Api, run_id: str, failure: Failure) -> tuple[list[str], str]:
@@ -193,12 +189,12 @@ def _ended(api: Api, run_id: str, timeout: float, poll_seconds: float) -> Any:
 def _run_failure(api: Api, run: Any) -> str:
     """Return a sentence that says why a run failed, and show the end of the log of the step that failed first."""
     sentence, reasons = f"run {run.run_id} FAILED", [run.error.message if run.error else ""]
-    if steps := failures(api, run.run_id):
-        first = steps[0]
+    if failed := failures(api, run.run_id):
+        first = failed[0]
         lines, error = read_log(api, run.run_id, first)
         if lines:
             say("\n".join((f"the last lines of {first.name}:", *(f"    {line}" for line in lines))))
-        sentence += f" at {', '.join(step.name for step in steps)}"
+        sentence += f" at {', '.join(dict.fromkeys(one.name for one in failed))}"  # a loop's may fail often
         tried = f"tried {first.retried + 1} times" if first.retried else ""
         reasons = [error or first.message, *reasons, tried]
     if any(reasons):

@@ -233,36 +233,31 @@ def check_quota(pods: Pods, api: Api) -> None:
     except TlmError as error:
         say(f"warning: quotas are not checked: {error}")
         return
-    limits = {name: max(getattr(pods, name), least, key=_number) for name, least in DATA_LIMITS.items()}
-    for rule, allowed, needed in [*_beyond_quota(quotas, pods, limits), *_beyond_range(ranges, limits)]:
-        raise InputError(
-            f"{rule} of namespace {api.namespace} allows {allowed}, but one step of this run needs {needed} and would "
-            "wait for ever; ask for less (train_cpu, train_memory, train_gpus), or have it raised"
-        )
+    needs = {f"requests.{name}": least for name, least in LEAST.items()} | LEAST  # a plain name means requests
+    needs[f"requests.{pods.gpu_type}"] = pods.gpus
+    for name, least in DATA_LIMITS.items():
+        needs[f"limits.{name}"] = max(getattr(pods, name), least, key=_number)
+    for rule, resource, most, words in _rules(quotas, ranges):
+        if resource in needs and _number(most) < _number(needs[resource]):
+            raise InputError(
+                f"{rule} of namespace {api.namespace} allows {words}, but one step of this run needs {needs[resource]} "
+                "and would wait for ever; ask for less (train_cpu, train_memory, train_gpus), or have it raised"
+            )
     say(f"quotas of namespace {api.namespace}: every step fits")
 
 
-def _beyond_quota(quotas: list[dict[str, Any]], pods: Pods, limits: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, what is allowed and what one step needs, for each quota that is too low."""
-    needs = {f"limits.{name}": limit for name, limit in limits.items()}
-    needs |= {f"requests.{name}": least for name, least in LEAST.items()} | LEAST  # a plain name means requests
-    needs[f"requests.{pods.gpu_type}"] = pods.gpus
-    whole = [quota for quota in quotas if not quota["spec"].keys() & {"scopes", "scopeSelector"}]  # which hold for all
-    for quota in whole:
-        for resource, allowed in quota["spec"].get("hard", {}).items():
-            if resource in needs and _number(allowed) < _number(needs[resource]):
-                yield f"the quota {quota['metadata']['name']}", f"{resource}={allowed}", needs[resource]
-
-
-def _beyond_range(ranges: list[dict[str, Any]], limits: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the same for each limit range with a maximum below a step's limit."""
+def _rules(quotas: list[dict[str, Any]], ranges: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield of each rule for every pod: its name, a resource as quotas name it, the most of it, and that in words."""
+    for quota in quotas:
+        if not quota["spec"].keys() & {"scopes", "scopeSelector"}:  # else it holds for some pods
+            for resource, most in quota["spec"].get("hard", {}).items():
+                yield f"the quota {quota['metadata']['name']}", resource, most, f"{resource}={most}"
     for limit_range in ranges:
-        rules = [rule for rule in limit_range["spec"]["limits"] if rule["type"] in ("Container", "Pod")]
-        for rule in rules:
-            for resource, most in rule.get("max", {}).items():
-                if resource in limits and _number(most) < _number(limits[resource]):
-                    allowed = f"at most {resource}={most} for a {rule['type'].lower()}"
-                    yield f"the limit range {limit_range['metadata']['name']}", allowed, limits[resource]
+        for rule in limit_range["spec"]["limits"]:
+            if rule["type"] in ("Container", "Pod"):
+                for resource, most in rule.get("max", {}).items():
+                    words = f"at most {resource}={most} for a {rule['type'].lower()}"
+                    yield f"the limit range {limit_range['metadata']['name']}", f"limits.{resource}", most, words
 
 
 def _number(quantity: str) -> Decimal:

@@ -229,18 +229,15 @@ def _kept(artifacts: list[Artifact], made_from: dict[str, set[str]], keep_runs: 
 def _results(newest_first: list[Artifact], made_from: dict[str, set[str]]) -> list[list[str]]:
     """Return the folders of reports and of studies: a list for each task or set of tasks, the one begun last first."""
     tasks = {task.folder_name: _task(task) for task in newest_first if task.manifest.kind == "task"}
-    results: dict[tuple[str, ...], list[str]] = {}  # by kind and tasks
-    for result in sorted(newest_first, key=_begun, reverse=True):
-        if result.manifest.kind in RESULTS:
-            sources = _with_sources([result.folder_name], made_from)
-            of_tasks = sorted({tasks[folder] for folder in sources if folder in tasks})
-            results.setdefault((result.manifest.kind, *of_tasks), []).append(result.folder_name)
-    return list(results.values())
-
-
-def _begun(artifact: Artifact) -> str:
-    """When a report or study was begun, which a copy of the store does not change; "" for others and if it is lost."""
-    return str(artifact.run().get("started", "")) if artifact.manifest.kind in RESULTS else ""
+    results = [one for one in newest_first if one.manifest.kind in RESULTS]
+    # the time of a file is another one in a copy of the store
+    results.sort(key=lambda one: str(one.run().get("started", "")), reverse=True)
+    alike: dict[tuple[str, ...], list[str]] = {}  # by kind and tasks
+    for result in results:
+        sources = _with_sources([result.folder_name], made_from)
+        of_tasks = sorted({tasks[folder] for folder in sources if folder in tasks})
+        alike.setdefault((result.manifest.kind, *of_tasks), []).append(result.folder_name)
+    return list(alike.values())
 
 
 def _task(task: Artifact) -> str:

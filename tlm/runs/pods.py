@@ -149,39 +149,36 @@ def check_lasting(name: str, place: str) -> None:
 
 def check_pods(pods: Pods) -> None:
     """Raise InputError for resources that no training pod can have, by the names of a pipeline's parameters."""
+    for fault in _faults(pods):
+        raise InputError(f"train_{fault}")
+
+
+def _faults(pods: Pods) -> Iterator[str]:
+    """Yield what is wrong with the resources; after the first fault, the rest cannot be judged."""
     amounts = {name: _amount(name, getattr(pods, name)) for name in LEAST}
     for name, least in LEAST.items():
         if amounts[name] < _amount(name, least):
-            found = f"train_{name} is {getattr(pods, name)}"
-            raise InputError(f"{found}; expected {least} or more, which is what a training pod requests")
+            yield f"{name} is {getattr(pods, name)}; expected {least} or more, which is what a training pod requests"
     if not re.fullmatch(r"[0-9]+", pods.gpus):
-        raise InputError(f"train_gpus is '{pods.gpus}'; expected a whole number, 0 or more")
+        yield f"gpus is '{pods.gpus}'; expected a whole number, 0 or more"
     if "/" not in pods.gpu_type or not re.fullmatch(_QUALIFIED, pods.gpu_type):
-        raise InputError(
-            f"train_gpu_type is '{pods.gpu_type}'; expected the name of a resource, such as nvidia.com/gpu"
-        )
+        yield f"gpu_type is '{pods.gpu_type}'; expected the name of a resource, such as nvidia.com/gpu"
     for name, (each, unit) in A_GPU.items():
         least = f"{int(pods.gpus) * each}{unit}"
         if amounts[name] < _amount(name, least):
-            raise InputError(
-                f"train_{name} is {getattr(pods, name)} and train_gpus {pods.gpus}; expected train_{name}={least} or "
-                f"more, {each}{unit} for each GPU"
-            )
+            expected = f"train_{name}={least} or more, {each}{unit} for each GPU"
+            yield f"{name} is {getattr(pods, name)} and train_gpus {pods.gpus}; expected {expected}"
     for key, value in pods.node_selector.items():
         if not isinstance(value, str):
-            raise InputError(f"train_node_selector: label {key} is {value!r}; expected text, in quotes")
-        if not (re.fullmatch(_QUALIFIED, key) and re.fullmatch(f"({_WORD})?", value)):
-            raise InputError(
-                f"train_node_selector: '{key}: {value}' is no label of a node; see kubectl get nodes -L KEY"
-            )
+            yield f"node_selector: label {key} is {value!r}; expected text, in quotes"
+        elif not (re.fullmatch(_QUALIFIED, key) and re.fullmatch(f"({_WORD})?", value)):
+            yield f"node_selector: '{key}: {value}' is no label of a node; see kubectl get nodes -L KEY"
     for toleration in pods.tolerations:
         if not isinstance(toleration, dict) or not toleration or toleration.keys() - _TOLERATION:
             known = ", ".join(sorted(_TOLERATION))
-            raise InputError(
-                f"train_tolerations: {toleration!r} is no toleration; expected an object with some of {known}"
-            )
-        if expected := _expected(toleration):
-            raise InputError(f"train_tolerations: {toleration!r} is refused by Kubernetes; expected {expected}")
+            yield f"tolerations: {toleration!r} is no toleration; expected an object with some of {known}"
+        elif expected := _expected(toleration):
+            yield f"tolerations: {toleration!r} is refused by Kubernetes; expected {expected}"
 
 
 def _expected(toleration: dict[str, Any]) -> str:

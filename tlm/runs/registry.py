@@ -31,6 +31,7 @@ from tlm.shallow.folder import CONFIG, FAMILY
 
 VERSIONS = ("v1", "v1alpha3")  # of the API, the newest first; the calls here are the same in both
 SECRET = "TLM_MODEL_REGISTRY_SECRET"
+IN_SECRET = f"of the folder {SECRET}, on Kubernetes into the Secret tlm-model-registry"
 SETTING = "registry_address"
 CALL_SECONDS = 30.0
 PASSING = (408, 429, 500, 502, 503, 504)
@@ -57,11 +58,13 @@ class Registry:
 
     Attributes:
         address: ``http(s)://host:port``.
+        title: The registry in sentences.
     """
 
     def __init__(self, address: str) -> None:
         check_address(address)
         self.address = address.rstrip("/")
+        self.title = f"the model registry at {self.address}"
         check_url(self.address, SETTING)
 
     def check(self) -> None:
@@ -89,7 +92,7 @@ class Registry:
             return entry, True
         if entry := self._call("GET", kind, absent=404, **where):  # somebody was faster, or the first answer was lost
             return entry, False
-        raise Interrupted(f"the model registry at {self.address} has a {kind} '{name}', but does not show it; repeat")
+        raise Interrupted(f"{self.title} has a {kind} '{name}', but does not show it; repeat")
 
     @cached_property
     def url(self) -> str:
@@ -112,46 +115,39 @@ class Registry:
             raise self._unreachable(error) from None
 
     def _checked(self, answer: BaseHTTPResponse, absent: int) -> Entry | None:
-        where, status = f"the model registry at {self.address}", answer.status
-        entry = None
+        status, entry = answer.status, None
         with suppress(ValueError):
             entry = json.loads(answer.data)
         said = f"{status} {entry['message']}" if isinstance(entry, dict) and "message" in entry else f"{status}"
         if status in PASSING:
-            raise Interrupted(f"{where} keeps failing ({said}); look at its log, then repeat")
+            raise Interrupted(f"{self.title} keeps failing ({said}); look at its log, then repeat")
         if status in (401, 403):
-            raise InputError(
-                f"{where} refuses access ({said}); put a valid token into the file token of the folder {SECRET}, "
-                "on Kubernetes into the Secret tlm-model-registry"
-            )
+            raise InputError(f"{self.title} refuses access ({said}); put a valid token into the file token {IN_SECRET}")
         if not isinstance(entry, dict):
             raise self._another(said)
         if status == absent:
             return None
         if status >= 300:
-            raise InputError(f"{where} refused a call ({said}); fix that, then repeat")
+            raise InputError(f"{self.title} refused a call ({said}); fix that, then repeat")
         return entry
 
     def _another(self, said: str) -> InputError:
-        return InputError(
-            f"{SETTING} is {self.address}, but what answers there ({said}) is not Kubeflow's Model Registry; correct "
-            "the address"
-        )
+        return self._wrong(f"what answers there ({said}) is not Kubeflow's Model Registry; correct the address")
+
+    def _wrong(self, what: str) -> InputError:
+        return InputError(f"{SETTING} is {self.address}, but {what}")
 
     def _unreachable(self, error: HTTPError) -> InputError | Interrupted:
         cause = getattr(error, "reason", None) or error
         if isinstance(cause, NameResolutionError):
-            return InputError(f"{SETTING} is {self.address}, but there is no host of this name; correct the address")
+            return self._wrong("there is no host of this name; correct the address")
         if isinstance(cause, SSLError):
-            place = f"the file ca.crt of the folder {SECRET}, on Kubernetes into the Secret tlm-model-registry"
-            cure = tls_cure(said := reason(cause), f"put the certificate of its authority into {place}")
-            return InputError(f"{SETTING} is {self.address}, but TLS fails there ({said}); {cure}")
+            said = reason(cause)
+            cure = tls_cure(said, f"put the certificate of its authority into the file ca.crt {IN_SECRET}")
+            return self._wrong(f"TLS fails there ({said}); {cure}")
         cause = cause.args[-1] if isinstance(cause, ProtocolError) else cause
-        said = str(cause).rpartition("] ")[2] or type(cause).__name__
-        return Interrupted(
-            f"the model registry at {self.address} does not answer ({said.rstrip('.')}); correct {SETTING}, or repeat "
-            "when it is up"
-        )
+        said = (str(cause).rpartition("] ")[2] or type(cause).__name__).rstrip(".")
+        return Interrupted(f"{self.title} does not answer ({said}); correct {SETTING}, or repeat when it is up")
 
     @cached_property
     def _pool(self) -> PoolManager:

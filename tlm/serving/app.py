@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tlm import __version__
 from tlm.data.text import normalise
@@ -327,3 +328,33 @@ def _not_json(headers: Mapping[str, str]) -> str:
     if (coding := headers.get("content-encoding", "").lower()) not in ("", "identity"):
         return f"the body is compressed ({printable(coding)}), which is not supported; send it as plain JSON"
     return "the body is not JSON in UTF-8"
+
+
+HEAD_SECONDS = 10
+MOST_UNREAD = 6  # checks, one every `HEAD_SECONDS`
+
+
+class Timed(H11Protocol):
+    """uvicorn's HTTP, with the limits that it lacks: on the time in which a head arrives, and an answer is read.
+
+    It closes a connection that has not begun a request in `HEAD_SECONDS`, or in twice that after another one. It also
+    ends a connection if the client has read nothing of an answer for `MOST_UNREAD` checks in a row: the answer would
+    stay in memory.
+    """
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to check."""
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_SECONDS, self.check, None, 0, 0)
+
+    def check(self, last: Any, before: int, unread: int) -> None:
+        """Compare with what the check before saw: a request, how much was left to send, how often nothing was read."""
+        same, waits = self.cycle is last, self.cycle is None or self.cycle.response_complete
+        left = self.transport.get_write_buffer_size()
+        unread = unread + 1 if same and left >= before > 0 else 0
+        if unread == MOST_UNREAD:
+            self.transport.abort()
+        elif same and waits and not left:
+            self.transport.close()
+        elif self in self.connections:
+            self.loop.call_later(HEAD_SECONDS, self.check, self.cycle, left, unread)

@@ -34,8 +34,6 @@ from tlm.settings.options import Range
 from tlm.shallow.folder import CONFIG, FAMILY, config_of, known_of
 
 DRAIN_SECONDS = 30
-HEAD_SECONDS = 10
-MOST_UNREAD = 6  # checks, one every `HEAD_SECONDS`
 # Of a connection, until the server reads them: with many connections, each round then takes less time and memory.
 RECEIVED_BYTES = 1 << 15
 SENT_BYTES = 1 << 18  # that the system takes of an answer: with its megabytes, a slow reader seems to read nothing
@@ -76,11 +74,10 @@ def serve(
     try:
         import uvicorn
 
-        from tlm.serving.app import Server
+        from tlm.serving.app import Server, Timed
     except ImportError as error:
-        raise InputError(
-            f"{error.name} is missing: `make install`, or in a checkout `pip install '.[serve]'`"
-        ) from None
+        advice = "`make install`, or in a checkout `pip install '.[serve]'`"
+        raise InputError(f"{error.name} is missing: {advice}") from None
     Range("1 to 65535", 1, 65535).check("port", port)
     folder, artifact = located(model)
     content = artifact.content if artifact else str(known_of(folder).get("content", "1"))
@@ -93,7 +90,7 @@ def serve(
     served = Served(predictor, name, version, at_least, limits, of_pairs(folder, artifact))
     _prepare_process()
     app, drain = Server(served).app(), DRAIN_SECONDS
-    config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain, http=_protocol())
+    config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=drain, http=Timed)
     try:
         listening = _Listening(fileno=config.bind_socket().detach())
     except SystemExit:
@@ -137,35 +134,6 @@ def _prepare_process() -> None:
     with suppress(OSError, ValueError):  # as many connections as the system allows
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _protocol() -> Any:
-    """uvicorn's HTTP, with the limits that it lacks: on the time in which a head arrives, and an answer is read."""
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    class Timed(H11Protocol):
-        """Closes a connection that has not begun a request in `HEAD_SECONDS`, or in twice that after another one.
-
-        It also ends a connection if the client has read nothing of an answer for `MOST_UNREAD` checks in a row: the
-        answer would stay in memory.
-        """
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.loop.call_later(HEAD_SECONDS, self.check, None, 0, 0)
-
-        def check(self, last: Any, before: int, unread: int) -> None:
-            same, waits = self.cycle is last, self.cycle is None or self.cycle.response_complete
-            left = self.transport.get_write_buffer_size()
-            unread = unread + 1 if same and left >= before > 0 else 0
-            if unread == MOST_UNREAD:
-                self.transport.abort()
-            elif same and waits and not left:
-                self.transport.close()
-            elif self in self.connections:
-                self.loop.call_later(HEAD_SECONDS, self.check, self.cycle, left, unread)
-
-    return Timed
 
 
 Runtime = Literal["huggingface", "tlm"]

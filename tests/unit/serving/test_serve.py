@@ -37,10 +37,10 @@ from tlm.evaluation.score.baseline import baseline, static
 from tlm.evaluation.score.evaluate import evaluate
 from tlm.evaluation.score.mix import mix
 from tlm.serving import protocol
-from tlm.serving.app import MOST_CHARACTERS, MOST_DROPPED, Batcher, Bodies
+from tlm.serving.app import MOST_CHARACTERS, MOST_DROPPED, Batcher, Bodies, Timed
 from tlm.serving.export_onnx import export_onnx
 from tlm.serving.protocol import Limits
-from tlm.serving.serve import _protocol, serve
+from tlm.serving.serve import serve
 
 ROOT = Path(__file__).parents[3]
 TEXTS = ["the court and the judge", "a ship", "gene protein cell", "tide " * 300, "Ünknown 🐟"]
@@ -438,10 +438,10 @@ def test_a_connection_that_is_kept_does_not_delay_its_next_answers(models, start
 
 def test_an_answer_that_is_not_read_is_dropped_also_one_that_waits_behind_it(monkeypatch) -> None:
     """They took memory for as long as the client liked."""
-    monkeypatch.setattr("tlm.serving.serve.HEAD_SECONDS", 0.1)
+    monkeypatch.setattr("tlm.serving.app.HEAD_SECONDS", 0.1)
     request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
     answer = Response(bytes(1 << 22))  # more than the system's buffers take
-    config = uvicorn.Config(answer, lifespan="off", log_level="warning", http=_protocol())
+    config = uvicorn.Config(answer, lifespan="off", log_level="warning", http=Timed)
     server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
 
@@ -465,8 +465,8 @@ def test_an_answer_that_is_not_read_is_dropped_also_one_that_waits_behind_it(mon
 
 def test_an_answer_that_is_read_slowly_is_given_whole(monkeypatch) -> None:
     """A client of a slow network got half of it."""
-    monkeypatch.setattr("tlm.serving.serve.HEAD_SECONDS", 0.1)
-    config = uvicorn.Config(Response(bytes(1 << 22)), lifespan="off", log_level="warning", http=_protocol())
+    monkeypatch.setattr("tlm.serving.app.HEAD_SECONDS", 0.1)
+    config = uvicorn.Config(Response(bytes(1 << 22)), lifespan="off", log_level="warning", http=Timed)
     server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 14)
 

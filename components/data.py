@@ -78,13 +78,7 @@ def preflight(
     index: str = "",
     model: str = "",
 ) -> NamedTuple(  # type: ignore[valid-type]
-    "Settings",
-    [
-        ("tokenizer_kind", str),
-        ("vocab_size", int),
-        ("texts", str),
-        ("one_gpu", str),
-    ],
+    "Settings", [("tokenizer_kind", str), ("vocab_size", int), ("texts", str), ("one_gpu", str)]
 ):
     """Check settings, models, prices, training pods, store, disk, Elasticsearch and model registry before any work."""
     from tlm.runs.plan import settings
@@ -94,7 +88,8 @@ def preflight(
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     pods = Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
     check_run(pods, engine, registry, root, against, network, index, model)
-    return settings(preset, overrides.split(), arms, seeds, gpus, published, published_preset, network)
+    one_gpu = str(min(int(gpus), 1))  # of a training pod's, for other work with a model
+    return *settings(preset, overrides.split(), arms, seeds, published, published_preset, network), one_gpu
 
 
 @component(DATA_IMAGE)

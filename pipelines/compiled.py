@@ -230,20 +230,16 @@ def _checked(name: str, value: Any, known: Mapping[str, Parameter], where: str) 
         raise InputError(f"{where} is not known{nearest(name, known)}")
     expected = known[name].type
     if _has_secret(str(value)):
-        raise InputError(
-            f"{where} has a password, key or token in it, and everybody sees parameters; take it out: "
-            "keys come from the environment, on Kubernetes from secrets"
-        )
+        advice = "take it out: keys come from the environment, on Kubernetes from secrets"
+        raise InputError(f"{where} has a password, key or token in it, and everybody sees parameters; {advice}")
     if value is None:
         raise InputError(f"{where} has no value; leave it out, or write '' for an empty text")
     if expected is float and type(value) is int:
         value = float(value)
     if expected is not object and type(value) is not expected:
         written = f"'{','.join(map(str, value))}'" if isinstance(value, list) else "it"  # 1_0 was read as 10
-        raise InputError(
-            f"{where}: {value!r} is {with_article(type(value).__name__)}, expected {expected.__name__}"
-            + (f"; write {written} in quotes" if expected is str else "")
-        )
+        found, advice = with_article(type(value).__name__), f"; write {written} in quotes" if expected is str else ""
+        raise InputError(f"{where}: {value!r} is {found}, expected {expected.__name__}{advice}")
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):

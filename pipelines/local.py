@@ -92,11 +92,10 @@ class Transcript(io.TextIOBase):
     def write(self, text: str) -> int:
         """Process a piece of output."""
         self.log.write(text)
-        if _OUTPUTS.match(text):  # kfp.local lists the outputs of a step in one piece; what matters, the step has said
-            return len(text)
-        *lines, self._rest = (self._rest + text).split("\n")
-        for line in lines:
-            self._show(_COLOUR.sub("", line).strip())
+        if not _OUTPUTS.match(text):  # in one piece, the outputs of a step; what matters of them, it has said
+            *lines, self._rest = (self._rest + text).split("\n")
+            for line in lines:
+                self._show(_COLOUR.sub("", line).strip())
         return len(text)
 
     def _show(self, line: str) -> None:

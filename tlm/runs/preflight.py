@@ -124,10 +124,9 @@ def _check_elasticsearch() -> None:
     _check_reader()
     say(f"Elasticsearch: may create and fill indices '{OURS}'")
     for index, nodes in with_idle_nodes(client).items():
-        say(
-            f"warning: {', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search "
-            "it; it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
-        )
+        idle = f"{', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search it"
+        advice = "it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
+        say(f"warning: {idle}; {advice}")
 
 
 def _check_reader() -> None:

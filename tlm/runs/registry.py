@@ -47,10 +47,9 @@ Entry = dict[str, Any]
 def check_address(address: str) -> None:
     """Raise InputError unless this is the address of a server. Calls nobody."""
     if not _ADDRESS.fullmatch(address):
-        raise InputError(
-            f"{SETTING} is '{address}'; expected the address of Kubeflow's Model Registry without a path, such as "
-            "http://model-registry-service.kubeflow.svc.cluster.local:8080"
-        )
+        expected = "the address of Kubeflow's Model Registry without a path, such as"
+        example = "http://model-registry-service.kubeflow.svc.cluster.local:8080"
+        raise InputError(f"{SETTING} is '{address}'; expected {expected} {example}")
 
 
 class Registry:

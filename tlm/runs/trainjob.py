@@ -57,10 +57,8 @@ def train_on_nodes(run: PlannedRun, *, nodes: int = 2, pods: Pods = Pods(), root
     command += ["--gpus", pods.gpus, "--root", place]
     api = Api.of_pod()
     if api is None:
-        raise InputError(
-            "there is no Kubernetes API here: training on several nodes must be started from a pod of the cluster, "
-            "with a service account that may create TrainJobs"
-        )
+        start = "must be started from a pod of the cluster, with a service account that may create TrainJobs"
+        raise InputError(f"there is no Kubernetes API here: training on several nodes {start}")
     follow(api, train_job(f"tlm-{recipe.key}", command, pods, nodes, own_image(api)))
     if uri := finished(recipe, root):
         return uri
@@ -138,7 +136,7 @@ def follow(api: Api, job: dict[str, Any]) -> None:
         follower = _Follower(api, job, stop)
         follower.submit()
         try:
-            follower.wait(START_MINUTES * 60)
+            follower.wait()
         finally:
             follower.clean_up()
 
@@ -181,9 +179,9 @@ class _Follower:
                 raise Interrupted(f"{self.title} is still being deleted; look at its pods, then repeat")
             self._pause()
 
-    def wait(self, start_seconds: float) -> None:
+    def wait(self) -> None:
         """Return once the job is complete, or gone: an equal run deletes it, too, when it sees the end first."""
-        deadline = time.monotonic() + start_seconds
+        deadline = time.monotonic() + START_MINUTES * 60
         while True:
             job = self._get()
             if job is None or "deletionTimestamp" in job["metadata"]:
@@ -199,14 +197,12 @@ class _Follower:
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
                 raise self._failure("a restart of its pods would not help")
-            nodes = job["spec"]["trainer"]["numNodes"]  # an adopted job may have other nodes than ours
-            waiting = _waiting(pods, nodes)
-            if waiting:
+            if waiting := _waiting(pods, job["spec"]["trainer"]["numNodes"]):  # those of the job, if it is adopted
                 self._say_once(f"waiting: {waiting}")
                 if time.monotonic() > deadline:
-                    raise Interrupted(f"{self.title} did not start in {start_seconds / 60:g} minutes: {waiting}")
+                    raise Interrupted(f"{self.title} did not start in {START_MINUTES:g} minutes: {waiting}")
             else:
-                deadline = time.monotonic() + start_seconds
+                deadline = time.monotonic() + START_MINUTES * 60
             self._pause(f"; {self.title} is deleted, its pods save their state")
 
     def clean_up(self) -> None:

@@ -4,7 +4,6 @@ Arms are networks from scratch, and published models, which others trained.
 """
 
 import fnmatch
-import json
 import re
 from collections.abc import Sequence
 from itertools import product
@@ -23,6 +22,7 @@ from tlm.settings import presets
 from tlm.settings.options import Compute, Filters
 from tlm.settings.sections import Preset
 from tlm.settings.selectors import RETRIEVED, draws
+from tlm.shallow.folder import json_or_none
 from tlm.training.distributed.launch import filled
 from tlm.training.input.located import CONVERT, EXPECTED, WEIGHTS, model_folder, names_of, published_name
 from tlm.training.input.tokenize import tokenize_all
@@ -103,10 +103,8 @@ def parse_models(text: str) -> list[str]:
     names = [published_name(model) for model in models]
     for model, name in zip(models, names, strict=True):
         if not re.fullmatch(r"[\w.-]+", name) or name.endswith(tuple(f"-{arm}" for arm in ARMS)):
-            raise InputError(
-                f"run_published: the last part of '{model}' names its arm; expected letters, digits, '.', '_' and '-', "
-                "and no arm such as -bm25 at the end; rename the folder"
-            )
+            expected = "letters, digits, '.', '_' and '-', and no arm such as -bm25 at the end; rename the folder"
+            raise InputError(f"run_published: the last part of '{model}' names its arm; expected {expected}")
         if names.count(name) > 1:
             raise InputError(f"run_published: two models are called '{name}'; rename the folder of one")
     return models
@@ -127,12 +125,11 @@ def check_models(arms: Arms) -> None:
 
 def _check_encoder(model: str, file: Path) -> None:
     """Raise InputError if config.json shows, without the library, that a model is none to fine-tune."""
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-        kind, names = config["model_type"], config.get("architectures") or ()
-    except (OSError, ValueError, TypeError, KeyError):
-        raise InputError(f"run_published: {model} has no config.json with a model_type; {EXPECTED}") from None
-    if any(GENERATOR.search(str(name)) for name in names):
+    config = json_or_none(file)
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise InputError(f"run_published: {model} has no config.json with a model_type; {EXPECTED}")
+    if any(GENERATOR.search(str(name)) for name in config.get("architectures") or ()):
+        kind = config["model_type"]
         raise InputError(f"run_published: {model} is a '{kind}' that generates text; take an encoder such as BERT")
 
 

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,18 +83,9 @@ class Server:
             routes.append(Route(f"{model}/infer", by_v2, methods=["POST"]))
         routes += [Route(path, Answer(body), methods=["GET"]) for path, body in bodies.items()]
         handlers: Any = {HTTPException: _refused, Exception: _failed}
-        app = Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
+        app = Starlette(routes=routes, exception_handlers=handlers)
         app.router.redirect_slashes = False  # to an address that the request chooses
         return app
-
-    @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """Predict batches while the application runs."""
-        work = asyncio.create_task(self.batcher.run())
-        yield
-        work.cancel()
-        with suppress(asyncio.CancelledError):
-            await work
 
     def predicting(self, name: str, read: Callable[[Any], Asked], answer: Callable[..., Any]) -> Handler:
         """Answer requests of the protocol `name`, count and time them; errors become answers of one sentence."""
@@ -178,7 +169,8 @@ class Batcher:
         """Predict nothing yet; `most_waiting` is the number of texts above which requests are refused."""
         self.waiting = 0
         self._predictor, self._most = predictor, most_waiting
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
+        self._queue: list[_Waiting] = []
+        self._work: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "predict")
 
     async def predict(self, asked: Asked) -> NDArray[np.float64]:
@@ -194,16 +186,18 @@ class Batcher:
         self.waiting += count
         try:
             answer: asyncio.Future[NDArray[np.float64]] = asyncio.get_running_loop().create_future()
-            self._queue.put_nowait(_Waiting(asked, answer))
+            self._queue.append(_Waiting(asked, answer))
+            if self._work is None or self._work.done():
+                self._work = asyncio.create_task(self._predict_all())
             return await answer
         finally:
             self.waiting -= count
 
-    async def run(self) -> None:
-        """Predict waiting texts, batch by batch, until this is cancelled."""
+    async def _predict_all(self) -> None:
+        """Predict waiting texts, batch by batch, until none waits."""
         loop = asyncio.get_running_loop()
-        while True:
-            together = self._together(await self._queue.get())
+        while self._queue:
+            together = self._together()
             try:
                 predicted = await loop.run_in_executor(self._thread, self._predict, [one.asked for one in together])
             except Exception as error:  # the answer to these requests; the next batch may succeed
@@ -216,20 +210,18 @@ class Batcher:
                 if not one.answer.cancelled():
                     one.answer.set_result(values)
 
-    def _together(self, first: _Waiting) -> list[_Waiting]:
-        """Take waiting requests of the same kind as `first`, single texts or pairs; a request is never cut."""
-        together, others = [first], list[_Waiting]()
-        texts, characters = len(first.asked.texts), first.asked.characters
-        while texts < MOST_TOGETHER and characters < MOST_CHARACTERS and not self._queue.empty():
-            one = self._queue.get_nowait()
-            if (one.asked.pairs is None) == (first.asked.pairs is None):
+    def _together(self) -> list[_Waiting]:
+        """Take the first request, and others of the same kind, single texts or pairs; a request is never cut."""
+        waiting, self._queue, together = self._queue, [], list[_Waiting]()
+        texts = characters = 0
+        for one in waiting:
+            alike = (one.asked.pairs is None) == (waiting[0].asked.pairs is None)
+            if alike and texts < MOST_TOGETHER and characters < MOST_CHARACTERS:
                 together.append(one)
                 texts += len(one.asked.texts)
                 characters += one.asked.characters
             else:
-                others.append(one)
-        for one in others:
-            self._queue.put_nowait(one)
+                self._queue.append(one)
         return together
 
     def _predict(self, asked: list[Asked]) -> list[NDArray[np.float64]]:

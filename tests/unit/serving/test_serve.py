@@ -686,12 +686,10 @@ class Moody:
 def test_an_error_of_the_model_is_told_and_the_next_request_is_answered() -> None:
     async def both() -> list[Any]:
         batcher = Batcher(Moody(), 9)  # type: ignore[arg-type]
-        work = asyncio.create_task(batcher.run())
         found = [
             await asyncio.gather(batcher.predict(protocol.Asked([text], None)), return_exceptions=True)
             for text in ("fail", "fine")
         ]
-        work.cancel()
         return [one for (one,) in found]
 
     failed, answered = asyncio.run(both())
@@ -713,11 +711,9 @@ def test_requests_of_a_kind_are_predicted_together_up_to_a_limit_and_clients_may
             await batcher.predict(single("g"))
         for gone in waiting[3:]:
             gone.cancel()
-        work = asyncio.create_task(batcher.run())
         await asyncio.gather(*waiting[:3])
         await asyncio.gather(*map(batcher.predict, large))
         assert batcher.waiting == 0
-        work.cancel()
 
     asyncio.run(asyncio.wait_for(ask(), 30))
     singles = [["a", *"b" * 40, *"c" * 40], ["d", "fail"], large[0].texts, ["f"]]

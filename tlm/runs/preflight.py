@@ -116,30 +116,23 @@ def _check_disk(folder: Path, free_gib: float) -> None:
 
 
 def _check_elasticsearch() -> None:
+    """Check the keys of the steps that fill the index and of those that search it, and the nodes of older indices."""
     from tlm.retrieval.search import elastic_client
     from tlm.retrieval.search.elastic_build import OURS, with_idle_nodes
 
     client = elastic_client.connect(at_once=True)
     elastic_client.check_privileges(client, OURS, PRIVILEGES, "the roles publisher and writer")
-    _check_reader()
+    own = os.environ.get(elastic_client.SECRET, "")
+    reader = f"{own}-reader"  # mounted in this step's pod only; steps that search start perhaps hours later
+    if own and Path(reader).is_dir():
+        os.environ[elastic_client.SECRET] = reader
+        try:
+            of_reader = elastic_client.connect(at_once=True)
+            elastic_client.check_privileges(of_reader, OURS, ("read", "view_index_metadata"), "the role reader")
+        finally:
+            os.environ[elastic_client.SECRET] = own
     say(f"Elasticsearch: may create and fill indices '{OURS}'")
     for index, nodes in with_idle_nodes(client).items():
         idle = f"{', '.join(nodes)} of Elasticsearch's data nodes have no shard of '{index}' and do not search it"
         advice = "it was made for fewer nodes, so remove it there, and the next run makes it again with more shards"
         say(f"warning: {idle}; {advice}")
-
-
-def _check_reader() -> None:
-    """Check the key of the steps that search, because they start after the index is filled, perhaps hours later."""
-    from tlm.retrieval.search import elastic_client
-    from tlm.retrieval.search.elastic_build import OURS
-
-    own = os.environ.get(elastic_client.SECRET, "")
-    reader = f"{own}-reader"  # mounted in this step's pod only
-    if own and Path(reader).is_dir():
-        os.environ[elastic_client.SECRET] = reader
-        try:
-            client = elastic_client.connect(at_once=True)
-            elastic_client.check_privileges(client, OURS, ("read", "view_index_metadata"), "the role reader")
-        finally:
-            os.environ[elastic_client.SECRET] = own

@@ -24,7 +24,7 @@ from kfp.local import DockerRunner
 from kfp.local.logging_utils import local_logger_context
 
 from pipelines.compiled import build, check_reachable, tasks_in, use_images
-from pipelines.form import ONE_OF_EACH, Parallelism
+from pipelines.form import Parallelism
 from pipelines.steps import ADDRESSES, ELASTICSEARCH_FOLDER
 from tlm import errors
 from tlm.artifacts.artifact import Artifact
@@ -236,11 +236,7 @@ AGAIN = "fix what it says, then repeat the command: finished steps are not repea
 
 
 def run_pipeline(
-    parameters: dict[str, Any],
-    images: Path | None = None,
-    network: str = "bridge",
-    name: str = "tlm",
-    machines: Parallelism = ONE_OF_EACH,
+    parameters: dict[str, Any], images: Path | None, network: str, name: str, machines: Parallelism
 ) -> None:
     """Run a pipeline; print the table of its report and where that is, or where the answers of `predict` are.
 

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import pytest
@@ -189,13 +190,17 @@ def test_a_parameter_that_a_file_gives_twice_is_refused_with_its_line(tmp_path: 
     assert said == f"{file}, line 4: 'run_seeds' for the second time; keep one line"
 
 
+def refused_here(name: str, given: dict[str, Any] | None = None) -> str:
+    return refused(local.run_pipeline, given or {}, None, "bridge", name, Parallelism())
+
+
 def test_steps_share_the_cores_of_this_process_and_not_those_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container, or where Slurm gives 6 cores of 64: 32 threads for each step would take turns on them."""
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "6")
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     monkeypatch.setenv("TLM_THREADS", "")  # as good as not set
-    refused(local.run_pipeline, {}, name="no such pipeline")
+    refused_here("no such pipeline")
     assert os.environ["TLM_THREADS"] == "3"
 
 
@@ -207,7 +212,7 @@ def test_without_a_store_of_its_own_a_run_takes_that_of_the_environment(
     monkeypatch.setenv(local.LOCKS, str(tmp_path / "local_outputs"))
     monkeypatch.setenv("TLM_ROOT", str(tmp_path / "mine"))
     with pytest.raises(InputError, match="a step failed: its error is shown above"):
-        local.run_pipeline({"corpus_paths": "none", "task_path": "none"}, name="shallow")
+        local.run_pipeline({"corpus_paths": "none", "task_path": "none"}, None, "bridge", "shallow", Parallelism())
     assert {path.name for path in tmp_path.iterdir()} == {"mine", "local_outputs"}
 
 
@@ -254,18 +259,18 @@ def test_the_container_of_a_colleague_is_in_the_group_of_the_folder(
 
 
 def test_a_corpus_and_a_task_must_be_named() -> None:
-    assert "parameter 'corpus_paths' is missing; give it with --set" in refused(local.run_pipeline, {}, name="shallow")
+    assert "parameter 'corpus_paths' is missing; give it with --set" in refused_here("shallow")
     given = {"corpus_paths": "corpus.txt"}
-    assert "parameter 'task_path' is missing" in refused(local.run_pipeline, given, name="shallow")
-    assert "parameter 'task_paths' is missing" in refused(local.run_pipeline, given, name="multitask")
+    assert "parameter 'task_path' is missing" in refused_here("shallow", given)
+    assert "parameter 'task_paths' is missing" in refused_here("multitask", given)
 
 
 def test_networks_are_refused_at_once_where_pytorch_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "neural networks need PyTorch, which is not installed here" in refused(local.run_pipeline, {}, name="tlm")
-    assert "parameter 'corpus_paths' is missing" in refused(local.run_pipeline, {}, name="shallow")
+    assert "neural networks need PyTorch, which is not installed here" in refused_here("tlm")
+    assert "parameter 'corpus_paths' is missing" in refused_here("shallow")
     published = {"run_published": "my/model"}
-    assert "neural networks need PyTorch" in refused(local.run_pipeline, published, name="shallow")
+    assert "neural networks need PyTorch" in refused_here("shallow", published)
 
 
 def test_a_step_that_lacks_pytorch_ends_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import torch
 from kfp.local import DockerRunner
 
 from components.training import evaluate, train
+from pipelines.form import Parallelism
 from pipelines.local import hardened, run_pipeline
 from tests.toys_training import SMALL, passages, task, tokenizer
 from tests.training import steps
@@ -211,5 +212,5 @@ def test_all_steps_of_a_local_run_lock_in_one_folder(tmp_path, monkeypatch):
     monkeypatch.setenv(LOCKS, "")
     monkeypatch.delenv(LOCKS)
     with pytest.raises(InputError):
-        run_pipeline({"run_preset": "none of these"})
+        run_pipeline({"run_preset": "none of these"}, None, "bridge", "tlm", Parallelism())
     assert os.environ[LOCKS] == str(tmp_path / "local_outputs" / "gpus")

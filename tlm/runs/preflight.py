@@ -116,7 +116,7 @@ def _check_disk(folder: Path, free_gib: float) -> None:
 
 
 def _check_elasticsearch() -> None:
-    """Check the keys of the steps that fill the index and of those that search it, and the nodes of older indices."""
+    """Check the key that fills the index, the key that searches it, and the nodes of older indices."""
     from tlm.retrieval.search import elastic_client
     from tlm.retrieval.search.elastic_build import OURS, with_idle_nodes
 

@@ -88,8 +88,7 @@ def preflight(
     Prices(gpu_hour, cpu_hour, kilowatt_hour, grams_per_kwh)
     pods = Pods(cpu, gpu_type, gpus, memory, node_selector, tolerations)
     check_run(pods, engine, registry, root, against, network, index, model)
-    one_gpu = str(min(int(gpus), 1))  # of a training pod's, for other work with a model
-    return *settings(preset, overrides.split(), arms, seeds, published, published_preset, network), one_gpu
+    return settings(preset, overrides.split(), arms, seeds, gpus, published, published_preset, network)
 
 
 @component(DATA_IMAGE)

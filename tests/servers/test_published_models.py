@@ -9,7 +9,7 @@ from tests.unit.shallow.test_embeddings import with_dense
 from tests.unit.shallow.test_shallow import task_of
 from tlm.errors import InputError
 from tlm.evaluation.score.baseline import baseline
-from tlm.runs.plan import check_models, parse_arms
+from tlm.runs.plan import settings
 from tlm.training.stages import load_model
 
 
@@ -26,10 +26,10 @@ def test_a_model_on_s3_is_that_on_the_disk(s3_root, tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").rglob("*.safetensors"))  # downloads are gone afterwards
     with pytest.raises(InputError, match="nothing: there is no model here"):
         load_model(f"s3://{bucket}/models/nothing", task(tmp_path / "one"), preset="tiny")
-    check_models(parse_arms("published", f"s3://{bucket}/models/tiny-bert"))
+    settings("tiny", published=f"s3://{bucket}/models/tiny-bert")
     client.delete_object(Bucket=bucket, Key="models/tiny-bert/model.safetensors")
     with pytest.raises(InputError, match="models/tiny-bert has no weights"):
-        check_models(parse_arms("published", f"s3://{bucket}/models/tiny-bert"))
+        settings("tiny", published=f"s3://{bucket}/models/tiny-bert")
 
 
 def test_an_embedding_model_comes_with_its_folders(s3_root, tmp_path, monkeypatch):

@@ -233,13 +233,21 @@ def _usable_gpus(run: PlannedRun) -> dict[str, int]:
 
 
 def settings(
-    preset: str, overrides: Sequence[str], arms: str, seeds: str, published: str, published_preset: str, network: bool
-) -> tuple[str, int, str]:
+    preset: str,
+    overrides: Sequence[str] = (),
+    arms: str = "bm25",
+    seeds: str = "0",
+    gpus: str = "0",
+    published: str = "",
+    published_preset: str = "",
+    network: bool = True,
+) -> tuple[str, int, str, str]:
     """Check the settings of a run and its published models, before any work.
 
     Returns:
-        What the component `preflight` gives to the steps before training: `tokenizer.kind` and `tokenizer.vocab_size`,
-        and the arms whose text is selected, separated by commas.
+        What the component `preflight` gives to the steps before training: `tokenizer.kind` and `tokenizer.vocab_size`;
+        the arms whose text is selected, separated by commas; and of the `gpus` of a training pod, the one that other
+        work with a model takes, as a string.
 
     Raises:
         InputError: as of `check_settings`, or a published model is not there.
@@ -251,7 +259,7 @@ def settings(
     top_k = AUTO if AUTO in overrides else resolved.retrieve.top_k
     say(f"settings: preset {preset}, K={top_k}, {trained} (arms {arms}, seeds {seeds})")
     check_models(parsed)
-    return resolved.tokenizer.kind, resolved.tokenizer.vocab_size, ",".join(parsed.texts)
+    return resolved.tokenizer.kind, resolved.tokenizer.vocab_size, ",".join(parsed.texts), str(min(int(gpus), 1))
 
 
 def check_settings(

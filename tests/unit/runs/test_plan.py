@@ -112,13 +112,8 @@ def subset_of(arm: str, root: Path, seed: int | None = None) -> str:
     return make("subset", root, lambda draft: draft.details.update(arm=arm), settings, {"hits": hits})
 
 
-def checked(preset: str, **given: Any) -> tuple[str, int, str]:
-    usual = {"overrides": [], "arms": "bm25", "seeds": "0", "published": "", "published_preset": "", "network": True}
-    return settings(preset, **(usual | given))
-
-
 def test_overrides_reach_the_flat_values() -> None:
-    assert checked("pocket", overrides=["tokenizer.vocab_size=223"])[:2] == ("wordpiece", 223)
+    assert settings("pocket", overrides=["tokenizer.vocab_size=223"])[:2] == ("wordpiece", 223)
 
 
 @pytest.fixture
@@ -129,7 +124,7 @@ def task(tmp_path: Path) -> str:
 
 
 def test_auto_stands_for_the_paper_s_rules_and_what_is_given_beside_it_holds(task: str) -> None:
-    assert checked("pocket", overrides=["auto", "tokenizer.vocab_size=300"])[1] == 300  # auto waits for it
+    assert settings("pocket", overrides=["auto", "tokenizer.vocab_size=300"])[1] == 300  # auto waits for it
     top_k, query, _, overrides, reasons = advised(task, "pocket", ["train.steps=900", "auto", "retrieve.query=rake"])
     start = presets.resolve("pocket", ["train.steps=900", "retrieve.query=rake"])
     rule = advise(30, 7, start)
@@ -159,7 +154,7 @@ def test_auto_takes_a_lower_k_for_a_small_corpus(task: str, tmp_path: Path) -> N
 def test_without_auto_settings_stay_as_given(task: str) -> None:
     assert advised(task, "pocket", ["retrieve.top_k=3"]) == (3, "full", "examples", "retrieve.top_k=3", "")
     with pytest.raises(InputError, match="setting 'atuo' has no value"):
-        checked("pocket", overrides=["atuo"])
+        settings("pocket", overrides=["atuo"])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +189,7 @@ def test_without_auto_settings_stay_as_given(task: str) -> None:
 )
 def test_what_is_wrong_is_one_sentence(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as error:
-        checked("pocket", **wrong)
+        settings("pocket", **wrong)
     assert str(error.value).startswith(sentence)
 
 
@@ -217,7 +212,7 @@ def test_a_published_model_without_weights_to_read_is_refused(
     (tmp_path / "old" / "config.json").write_text('{"model_type": "bert"}')
     refused = pytest.raises(InputError, match=r"old has no weights \(.*\.safetensors\); older ones .* are pickles")
     with nullcontext() if readable else refused:
-        checked("pocket", arms=arm, published=str(tmp_path / "old"))
+        settings("pocket", arms=arm, published=str(tmp_path / "old"))
 
 
 @pytest.mark.parametrize(
@@ -238,8 +233,8 @@ def test_a_published_model_that_cannot_be_fine_tuned_is_refused(config: str, sai
     (tmp_path / "model.safetensors").touch()
     for arm in ("published", "published-bm25"):
         with pytest.raises(InputError, match=said) if said else nullcontext():
-            checked("pocket", arms=arm, published=str(tmp_path))
-    checked("pocket", arms="embeddings", published=str(tmp_path))
+            settings("pocket", arms=arm, published=str(tmp_path))
+    settings("pocket", arms="embeddings", published=str(tmp_path))
 
 
 def test_several_tasks_together_have_the_steps_of_their_own_runs_and_each_run_its_parts(tmp_path):

@@ -50,7 +50,9 @@ CASES = {
         task([("x", "fruit"), ("y", "tree")], [("z", "tree")], [("w", "fruits")]),
     ),
     "a single class": Case(
-        TASK, "all training examples have the label 'a'; expected at least two labels", task([("x", "a"), ("y", "a")])
+        TASK,
+        "no training example has a label other than 'a'; expected at least two labels",
+        task([("x", "a"), ("y", "a")]),
     ),
     "one example a class": Case(TASK, {"train": 2, "dev": 1, "test": 2}, task([("x", "a"), ("y", "b")])),
     "one example a class to be split": Case(

@@ -96,6 +96,7 @@ def test_a_separator_is_named_in_the_key_and_nothing_else_is(tmp_path):
     [
         ({3: "red"}, r"all\.jsonl:4: label 'red' is not a list, those of 49 other rows are"),
         ({key: [] for key in range(50)}, r"no training example has a label; expected at least two labels"),
+        ({key: ["red"] * (key % 2) for key in range(50)}, r"no training example has a label other than 'red'; expec"),
         (
             {3: ["red", "Blue"]},
             r"all\.jsonl:4: labels 'Blue' \(1\) and 'blue' \(.*\) differ in spelling only",

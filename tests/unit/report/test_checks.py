@@ -1,5 +1,6 @@
 """The checks of a report: each is found where it applies, and nowhere else, and the documentation explains it."""
 
+import json
 import re
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,12 @@ from tests.toys import Row, World, make_task, words
 from tlm.artifacts.artifact import Artifact
 from tlm.data.tasks.examples import examples
 from tlm.data.tasks.metrics import Split
+from tlm.data.tasks.task import load_task
 from tlm.evaluation.report import checks
 from tlm.evaluation.report.runs import grouped
 from tlm.evaluation.score.baseline import baseline
 from tlm.evaluation.score.evaluate import evaluate
-from tlm.settings.options import Prices
+from tlm.settings.options import Prices, Problem
 from tlm.training.input.tokenizer import build_tokenizer
 from tlm.training.stages import finetune, load_model, train
 
@@ -227,6 +229,34 @@ def test_classes_with_hardly_any_examples(tmp_path: Path) -> None:
     enough = [row for row in rows if counts[str(row[2])] >= 5 and row[3] == "train"]
     assert found_by(checks._rare, make_task(tmp_path / "enough", enough, "macro_f1", ["a", "c"])) == []
     assert found_by(checks._rare, toy_world(tmp_path / "numbers", labels=None).task) == []
+
+
+@pytest.mark.parametrize(("metric", "always"), [("macro_f1", 0.4737), ("f1", 0.0), ("accuracy", 0.9)])
+def test_a_model_no_better_than_one_answer(metric: str, always: float, tmp_path: Path) -> None:
+    rows: list[Row] = [(f"text {at}", None, "rare" if at % 10 == 0 else "a", "train") for at in range(40)]
+    task = make_task(tmp_path, [*rows, *((*row[:3], "test") for row in rows[:20])], metric, ["a", "rare"])
+
+    def found(mean: float) -> list[checks.Check]:
+        best = cast(Any, {"name": "linear", "test": {"mean": mean, "std": None}})
+        return found_by(lambda opened, splits: checks._constant(best, opened, splits), task)
+
+    gold, answers = ["rare", *"aaaaaaaaa"] * 2, ["a"] * 20
+    exact = f1_score(gold, answers, average="macro") if metric == "macro_f1" else always
+    assert exact == pytest.approx(always, abs=1e-4)
+    (check,) = found(exact)
+    of_both = f"linear has {100 * always:.1f} on test, and always answering a would have {100 * always:.1f}"
+    assert check == ("TLM015", checks.WARNING, f"{of_both}: so far, the model is of no use.")
+    assert found(exact + 0.001) == []
+
+
+def test_a_model_no_better_than_one_set_of_labels(tmp_path: Path) -> None:
+    """Texts without a label are the most frequent, as in a task with a rare label."""
+    rows = [(f"text {at}", ["rare"] if at % 10 == 0 else ["b", "c"] if at % 10 == 1 else []) for at in range(100)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps({"text": one, "label": many}) + "\n" for one, many in rows))
+    task = load_task(str(tmp_path / "all.jsonl"), problem=Problem(metric="exact_match"), root=str(tmp_path))
+    best = cast(Any, {"name": "linear", "test": {"mean": 0.7, "std": None}})
+    (check,) = found_by(lambda opened, splits: checks._constant(best, opened, splits), task)
+    assert "and always answering no label would have" in check.sentence
 
 
 def test_a_test_split_that_is_all_in_train(tmp_path: Path) -> None:

@@ -243,16 +243,15 @@ def _write(
 
 
 def _check_splits(found: Sequence[Example], sizes: Counter[str], group_field: str) -> None:
-    advice = "give more examples"
-    if group_field:
-        advice = f"groups of '{group_field}', and groups with a text in common, are not divided; give more groups"
+    divided = f"groups of '{group_field}', and groups with a text in common, are not divided; give more groups"
+    advice = divided if group_field else "give more examples"
     for split in SPLITS:
         if not sizes[split]:
             raise InputError(f"none of the {len(found)} examples is in {split}; {advice} or another share")
     train = {label for example in found if example.split == "train" for label in example.labels}
     if len(train) < 2:
-        has = f"all training examples have the label '{train.pop()}'" if train else "no training example has a label"
-        raise InputError(f"{has}; expected at least two labels")
+        other = f" other than '{train.pop()}'" if train else ""
+        raise InputError(f"no training example has a label{other}; expected at least two labels")
 
 
 def _warn_of_groups(found: Sequence[Example], group_field: str, shares: Mapping[str, float], drawn: int) -> int:

@@ -12,7 +12,7 @@ from tlm.artifacts.artifact import Artifact, follow
 from tlm.data.overlap import near_copies
 from tlm.data.ranges import HEAD, HEAD_TAIL
 from tlm.data.tasks.examples import Key, classes_of, examples, read_splits, texts_of
-from tlm.data.tasks.metrics import Split
+from tlm.data.tasks.metrics import Split, score
 from tlm.data.text import tokens
 from tlm.errors import InputError
 from tlm.evaluation.labelling import learned, wrong
@@ -64,18 +64,10 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
         task: The task; None if it is gone.
     """
     splits, linear = _splits(task), linear_of(list(summaries))
-    found = list(_unchecked(groups, task))
-    found += _copies(groups, best, linear)
-    found += _near_copies(groups, best, linear, splits)
-    found += _small(groups)
-    found += _cut(groups)
-    found += _of_published(groups)
-    found += _divided(task)
-    found += _doubted(task)
-    found += _telling(task, splits)
-    found += _outlying(task, splits)
-    found += _rare(task, splits)
-    found += _hardly_retrieved(groups)
+    of_text = *_unchecked(groups, task), *_copies(groups, best, linear), *_near_copies(groups, best, linear, splits)
+    of_models = *_small(groups), *_cut(groups), *_of_published(groups), *_divided(task), *_doubted(task)
+    of_labels = *_telling(task, splits), *_outlying(task, splits), *_rare(task, splits)
+    found = *_constant(best, task, splits), *of_text, *of_models, *of_labels, *_hardly_retrieved(groups)
     return sorted(dict.fromkeys(found), key=lambda check: check.severity != WARNING)
 
 
@@ -143,8 +135,7 @@ def _near_copies(
     near = near_copies([*test.texts, *dev.texts], train.texts, second)
     of_test, of_dev = np.split(near, [len(test.gold)])
     by_name = {group.name: group for group in groups}
-    of_both = (test, of_test, "which can raise every score"), (dev, of_dev, f"so dev {PREFERS}")
-    for split, copied, effect in of_both:
+    for split, copied, effect in (test, of_test, "which can raise every score"), (dev, of_dev, f"so dev {PREFERS}"):
         if count := int((copied & ~split.copied).sum()):
             said = f"{_some(count, len(copied), split.name)} in train with some other words, {effect}."
             if split is test and (new := ~(copied | test.copied)).any():
@@ -165,6 +156,19 @@ def _have(best: Summary, linear: Summary | None, score: Callable[[Summary], Scor
 
 def _severity(copies: int, total: int) -> str:
     return WARNING if copies > FEW_COPIES * total else NOTE
+
+
+def _constant(best: Summary, task: Artifact | None, splits: Mapping[str, Split]) -> Iterator[Check]:
+    """A model that is no better on test than the commonest answer of train, given to every text."""
+    if task is None or not splits or not (labels := classes_of(task)):
+        return
+    kinds, counts = np.unique(splits["train"].gold, axis=0, return_counts=True)
+    common, gold = kinds[counts.argmax()], splits["test"].gold
+    reached = score(task.details["metric"], gold, np.broadcast_to(common, gold.shape))
+    if round(best["test"]["mean"] - reached, 9) <= 0:
+        named = ", ".join(labels[at] for at in (np.flatnonzero(common) if common.ndim else [common])) or "no label"
+        said = f"{best['name']} has {score_text(best['test'])} on test, and always answering {visible(named, 40)}"
+        yield Check("TLM015", WARNING, f"{said} would have {100 * reached:.1f}: so far, the model is of no use.")
 
 
 def _small(groups: Sequence[Group]) -> Iterator[Check]:

@@ -35,7 +35,7 @@ from tlm.settings.selectors import WITHOUT_QUERIES
 if TYPE_CHECKING:
     from tlm.evaluation.report.page import Contents, Task  # which draws with matplotlib
 
-VERSION = 36
+VERSION = 37
 
 
 def report(

@@ -41,8 +41,6 @@ def stopped(preset: str, root: str, ahead: bool) -> Cost:
         build.make_config(settings.model, settings.tokenizer.vocab_size, Special(0, 1, 2, 3, 4)), ["a", "b"], "x"
     )
     state = State.fresh(build.build(config, seed=0), settings.train, 1000)
-    for name in state.optimizer.parameters:
-        state.optimizer.moments_of(name)
     shutil.rmtree(Path(root, "progress"), ignore_errors=True)
     snapshots = Snapshots(Recipe("checkpoint", "benchmark", 1, {}), root, Compute(save_minutes=MINUTES))
     snapshots.begin(state)  # the first one takes memory, which the others use again

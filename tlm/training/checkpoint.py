@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +66,6 @@ class Curve:
             )
         return float(total[-1])
 
-    def tensors(self) -> dict[str, Tensor]:
-        """The record as tensors, which share its memory."""
-        return {name: torch.as_tensor(values) for name, values in vars(self).items()}
-
     def cost(self, parameters: int) -> dict[str, int]:
         """Tokens, padded tokens and FLOPs of all steps, and the paper's estimate for a model of so many parameters."""
         tokens, padded, flops = map(sum, self.costs.T.tolist())
@@ -88,7 +83,7 @@ class AdamW:
 
     Attributes:
         parameters: What is trained, by name.
-        moments: For each parameter that had a gradient, by name: ``step``, ``exp_avg``, ``exp_avg_sq``.
+        moments: For each parameter that is not frozen, by name: ``step``, ``exp_avg``, ``exp_avg_sq``; zeros at first.
     """
 
     def __init__(
@@ -98,6 +93,11 @@ class AdamW:
         self.options: dict[str, Any] = {"fused": True, "amsgrad": False, "maximize": False, "eps": epsilon}
         self.options["beta1"], self.options["beta2"] = betas
         self.moments: dict[str, dict[str, Tensor]] = {}
+        for name, parameter in self.parameters.items():
+            if parameter.requires_grad:
+                step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                averages = {average: torch.zeros_like(parameter) for average in ("exp_avg", "exp_avg_sq")}
+                self.moments[name] = {"step": step, **averages}
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
@@ -105,21 +105,12 @@ class AdamW:
         for matrices, decay in ((True, self.weight_decay), (False, 0.0)):
             group = {name: weight for name, weight in self.parameters.items() if (weight.ndim > 1) == matrices}
             gradients = {name: weight.grad for name, weight in group.items() if weight.grad is not None}
-            moments = [self.moments_of(name) for name in gradients]
+            moments = [self.moments[name] for name in gradients]
             averages, squares, steps = ([each[key] for each in moments] for key in ("exp_avg", "exp_avg_sq", "step"))
             options = {"lr": lr, "weight_decay": decay, **self.options}
             adamw([group[name] for name in gradients], [*gradients.values()], averages, squares, [], steps, **options)
         for parameter in self.parameters.values():
             parameter.grad = None
-
-    def moments_of(self, name: str) -> dict[str, Tensor]:
-        """The moments of a parameter, which are zero at first."""
-        if name not in self.moments:
-            parameter = self.parameters[name]
-            step = torch.zeros((), dtype=torch.float32, device=parameter.device)
-            averages = {average: torch.zeros_like(parameter) for average in ("exp_avg", "exp_avg_sq")}
-            self.moments[name] = {"step": step, **averages}
-        return self.moments[name]
 
 
 TENSORS, FACTS = "state.safetensors", "state.json"
@@ -165,16 +156,20 @@ class State:
         optimizer = AdamW(model, settings.weight_decay, settings.betas, settings.epsilon)
         return cls(model, optimizer, Curve(steps, next(model.parameters()).device))
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of the state by name, which share its memory; without the best weights."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for name, moments in self.optimizer.moments.items():
+            tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
+        return tensors | {f"curve.{name}": torch.as_tensor(values) for name, values in vars(self.curve).items()}
+
     def copied(self, copies: dict[str, Tensor]) -> Callable[[Path], None]:
         """Copy the state to the memory of this machine. Returns what writes the copy into a folder.
 
         Args:
             copies: An earlier copy, or nothing yet. Its memory is used again, as taking new memory is slow.
         """
-        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        for name, moments in self.optimizer.moments.items():
-            tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
-        tensors |= {f"curve.{name}": value for name, value in self.curve.tensors().items()}
+        tensors = self.tensors()
         facts: dict[str, float] = {"step": self.step}
         if self.best is not None:
             tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
@@ -192,34 +187,22 @@ class State:
 
     def read(self, folder: Path) -> None:
         """Take the state that was written into a folder."""
-        tensors, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        self.model.load_state_dict(_under("model", tensors))
-        for key, value in _under("optimizer", tensors).items():
-            name, _, moment = key.rpartition(".")
-            self.optimizer.moments_of(name)[moment].copy_(value)
-        for name, value in self.curve.tensors().items():
-            value.copy_(tensors[f"curve.{name}"])
+        stored, facts = load_file(folder / TENSORS), json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        weights = {name.removeprefix("best."): stored.pop(name) for name in [*stored] if name.startswith("best.")}
+        if weights:
+            self.best = Best(facts["best_step"], facts["best_score"], weights)
+        own = self.tensors()
+        for name, value in stored.items():
+            own[name].copy_(value)
         self.step = facts["step"]
-        if "best_step" in facts:
-            self.best = Best(facts["best_step"], facts["best_score"], _under("best", tensors))
 
     def share(self, group: ProcessGroup) -> None:
-        """Set step, weights and moments of all processes to those of rank 0.
-
-        Only rank 0 has the curve and the best weights.
-        """
-        names = list(self.optimizer.parameters)
-        facts = torch.tensor([self.step, *(name in self.optimizer.moments for name in names)])
-        group.broadcast(facts)
-        self.step, *have_moments = facts.tolist()
-        moments = [self.optimizer.moments_of(name) for name in compress(names, have_moments)]
-        for tensors in (self.model.state_dict(), *moments):
-            for name in sorted(tensors):
-                group.broadcast(tensors[name])
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(f"{prefix}."): value for name, value in tensors.items() if name.startswith(f"{prefix}.")}
+        """Set the step and all tensors of all processes to those of rank 0; only rank 0 has the best weights."""
+        step = torch.tensor(self.step)
+        group.broadcast(step)
+        self.step = int(step)
+        for tensor in self.tensors().values():
+            group.broadcast(tensor)
 
 
 class Snapshots:

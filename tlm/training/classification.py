@@ -158,12 +158,8 @@ def carry_out(
     draft.details = {**facts, **chosen, "best_step": state.best.step, "best_dev": state.best.score, "cost": cost}
     draft.counts = {**cost, "best_step": state.best.step}
     draft.run |= run_facts(torch_device, settings.precision)
-    card = {
-        **facts, "shape": work.shape, "marks": work.examples.marks, "weights": settings.weights, "best": state.best,
-        "evaluations": len(work.evaluated), "cost": cost, **chosen, **about,
-        "stage1": recipe.inputs["checkpoint"].details["cost"],
-    }  # fmt: skip
-    text = _model_card({**recipe.inputs["task"].details, "train": len(work.stream.rows)}, card)
+    stage1 = recipe.inputs["checkpoint"].details["cost"]
+    text = _model_card(work, recipe.inputs["task"].details, {**draft.details, "stage1": stage1, **about})
     (draft.folder / "model" / "README.md").write_text(text, encoding="utf-8")
 
 
@@ -183,35 +179,35 @@ def _fit_probabilities(work: "Classification") -> dict[str, Any]:
 _MARKUP = re.compile(r"([\\`\[\]<>&!])")  # in names from outside, what begins links, images and HTML
 
 
-def _model_card(task: dict[str, Any], facts: dict[str, Any]) -> str:
+def _model_card(work: "Classification", task: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the text of README.md.
 
     Args:
-        task: Details of the task artifact, and ``train``: how many training examples.
-        facts: What stage 2 knows: arm, seed, parameters; shape, the model's; marks, where spans are put first in each
-            text; weights (of `Finetune`); best, a `Best`, and the number of evaluations; cost of this stage and of
-            stage1; of a student, teacher and taught_passages; of a model with a temperature, chosen.
+        work: The work that is done.
+        task: Details of the task artifact.
+        facts: Those of the model artifact; stage1, the cost of that stage; of a student, teacher and taught_passages.
     """
     texts = tomllib.loads(files("tlm.training.model").joinpath("card.toml").read_text(encoding="utf-8"))
-    marks = [list(pair) for pair in facts["marks"]]
+    marks = [list(pair) for pair in work.examples.marks]
     start = "published" if facts["arm"].startswith(PUBLISHED) else "scratch"
     before = " after it was trained on with more text (stage 1)" if facts["stage1"]["steps"] else ""
     filled = {
         "name": _MARKUP.sub(r"\\\1", printable(task["name"])),
         "sure": texts["sure"].format(**facts["chosen"]) if "chosen" in facts else "",
         "knows": texts["knows"][start],
-        "origin": texts["origin"][start].format(before=before, **facts),
-        "ends": texts["ends"] if facts["shape"].cut == HEAD_TAIL else "",
+        "origin": texts["origin"][start].format(before=before, shape=work.shape, **facts),
+        "ends": texts["ends"] if work.shape.cut == HEAD_TAIL else "",
         "preparation": texts["preparation"].format(marks=marks) if marks else "",
         "several": texts["several"] if task["problem"] == SEVERAL else "",
         "kind": "regressor" if task["problem"] == "regression" else "classifier",
         "output": _output(task),
         "example": '{"text": "…", "text_pair": "…"}' if task["pair"] else '"…"',
         "passages": _passages(facts["arm"], texts["passages"]),
-        "trained": texts["trained"][facts["weights"]],
+        "trained": texts["trained"][work.settings.weights],
         "taught": texts["taught"].format(**facts) if "teacher" in facts else "",
     }
-    return str(texts["card"].format(**{**task, **facts, **filled}))
+    counts = {"train": len(work.stream.rows), "evaluations": len(work.evaluated)}
+    return str(texts["card"].format(**{**task, **facts, **counts, **filled, "shape": work.shape}))
 
 
 def _output(task: dict[str, Any]) -> str:

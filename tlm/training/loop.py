@@ -21,7 +21,7 @@ from tlm.training.checkpoint import Curve, Snapshots, State
 from tlm.training.device import autocast, memory_advice, to_device
 from tlm.training.distributed.group import Agreement, ProcessGroup
 from tlm.training.distributed.process import stopping
-from tlm.training.input.batches import DROPOUT, Batch, number, share, split
+from tlm.training.input.batches import DROPOUT, Batch, number, split
 from tlm.training.model.encoder import Inputs, tuning
 from tlm.training.model.losses import Losses
 
@@ -193,12 +193,15 @@ def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, grou
         index = (step, group.rank) if group.rank > 0 else (step,)  # rank 0 draws what a single process draws
         torch.manual_seed(number(plan.seed, DROPOUT, *index))
     state.curve.costs[step] = work.costs(step, batch)
-    own = share(batch, group.rank, group.size)
-    parts = -(-plan.settings.accumulation // group.size)
-    for part in split(batch if own is None else own, parts):
+    shares = split(batch, group.size)
+    idle = group.rank >= len(
+        shares
+    )  # fewer rows than processes: add nothing, but have the same gradients as the others
+    own = batch if idle else shares[group.rank]
+    for part in split(own, -(-plan.settings.accumulation // group.size)):
         with arithmetic:
             losses = work.losses(step, to_device(part, device))
-        if own is None:  # fewer rows than processes: add nothing, but have the same gradients as the others
+        if idle:
             losses = Losses(*(0 * loss for loss in losses))
         losses.total.backward()  # type: ignore[no-untyped-call]
         state.curve.add(step, losses)

@@ -165,18 +165,10 @@ class Masking:
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
-    """Split `batch` by rows into at most `parts`, for gradient accumulation; each part has the size of the whole."""
+    """Split `batch` by rows into at most `parts`, as many as it has rows; each part knows the size of the whole."""
     if parts == 1:
         return [batch]
     return [_part(batch, rows) for rows in np.array_split(np.arange(len(batch.lengths)), parts) if len(rows)]
-
-
-def share(batch: Batch, index: int, parts: int) -> Batch | None:
-    """Part `index` of exactly `parts`, for one of several processes; None if there are too few rows."""
-    if parts == 1:
-        return batch
-    rows = np.array_split(np.arange(len(batch.lengths)), parts)[index]
-    return _part(batch, rows) if len(rows) else None
 
 
 def _part(batch: Batch, rows: Ints) -> Batch:

@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import compress
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import pyarrow as pa
 import torch
@@ -26,7 +26,6 @@ from tlm.training.model.encoder import Inputs, tuning
 from tlm.training.model.losses import Losses
 
 CHECK_EVERY_SECONDS = 1.0  # because reading a loss waits for the device
-BatchOf: TypeAlias = Callable[[int], Batch]
 
 
 @dataclass(frozen=True)
@@ -104,9 +103,10 @@ def fit(state: State, work: Work, plan: Plan, snapshots: Snapshots, device: torc
     arithmetic = autocast(device, plan.settings.precision)
     meter = _LossMeter(work.label, plan.steps, state)
     agreement = Agreement(group, state.step)
-    with stopping() as stop, memory_advice(work.advice), _batches(work.batch, plan.steps, device) as batch_of:
-        while state.step < plan.steps:
-            _step(state, work, plan, arithmetic, group, batch_of(state.step))
+    made = _batches(work.batch, range(state.step, plan.steps), device)
+    with stopping() as stop, memory_advice(work.advice), closing(made) as batches:
+        for batch in batches:
+            _step(state, work, plan, arithmetic, group, batch)
             state.step += 1
             if group.first:
                 work.after(state)
@@ -169,22 +169,18 @@ def _collect_energy(spending: Spending, group: ProcessGroup) -> None:
     spending.elsewhere = dict(zip(JOULES, map(Amount, joules, unmeasured), strict=True))
 
 
-@contextmanager
-def _batches(make: BatchOf, steps: int, device: torch.device) -> Iterator[BatchOf]:
+def _batches(make: Callable[[int], Batch], steps: range, device: torch.device) -> Generator[Batch]:
     """The batch of each step as `make` makes it; where tuning says so, a thread makes that of the next step ahead."""
     if not tuning(device).ahead:
-        yield make
+        yield from map(make, steps)
         return
-    begun: dict[int, Future[Batch]] = {}
     with ThreadPoolExecutor(1) as pool:
-
-        def batch_of(step: int) -> Batch:
-            batch = begun.pop(step).result() if step in begun else make(step)
-            if step + 1 < steps:
-                begun[step + 1] = pool.submit(make, step + 1)
-            return batch
-
-        yield batch_of
+        begun = [pool.submit(make, step) for step in steps[:1]]
+        for step in steps:
+            batch = begun.pop().result()
+            if step + 1 in steps:
+                begun.append(pool.submit(make, step + 1))
+            yield batch
 
 
 def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, group: ProcessGroup, batch: Batch) -> None:

@@ -87,22 +87,23 @@ def test_batches_made_ahead_are_the_same_and_made_by_another_thread():
         made_by[step] = threading.current_thread().name
         return 10 * step
 
-    with patch.dict(OF_KIND, cpu=HERE), _batches(make, 5, CPU) as batch_of:
-        assert [batch_of(step) for step in range(2, 5)] == [20, 30, 40]
     own = threading.current_thread().name
-    assert [made_by[step] == own for step in range(2, 5)] == [True, False, False]
-    with _batches(make, 5, CPU) as batch_of:
-        assert batch_of is make
+    with patch.dict(OF_KIND, cpu=HERE):
+        assert list(_batches(make, range(2, 5), CPU)) == [20, 30, 40]
+    assert own not in made_by.values()
+    assert list(_batches(make, range(2, 5), CPU)) == [20, 30, 40]
+    assert [*made_by.items()] == [(step, own) for step in range(2, 5)]
 
 
 def test_an_error_in_a_batch_made_ahead_arrives():
     def make(step: int) -> int:
         return 1 // (3 - step)
 
-    with patch.dict(OF_KIND, cpu=HERE), _batches(make, 5, CPU) as batch_of:
-        assert batch_of(2) == 1
+    with patch.dict(OF_KIND, cpu=HERE):
+        made_ahead = _batches(make, range(2, 5), CPU)
+        assert next(made_ahead) == 1
         with pytest.raises(ZeroDivisionError):
-            batch_of(3)
+            next(made_ahead)
 
 
 def test_a_training_with_a_gpu_s_habits_ends_like_one_without(tmp_path):

@@ -190,14 +190,12 @@ def _step(state: State, work: Work, plan: Plan, arithmetic: torch.autocast, grou
         torch.manual_seed(number(plan.seed, DROPOUT, *index))
     state.curve.costs[step] = work.costs(step, batch)
     shares = split(batch, group.size)
-    idle = group.rank >= len(
-        shares
-    )  # fewer rows than processes: add nothing, but have the same gradients as the others
+    idle = group.rank >= len(shares)  # with fewer rows than processes
     own = batch if idle else shares[group.rank]
     for part in split(own, -(-plan.settings.accumulation // group.size)):
         with arithmetic:
             losses = work.losses(step, to_device(part, device))
-        if idle:
+        if idle:  # add nothing, but have the same gradients as the others
             losses = Losses(*(0 * loss for loss in losses))
         losses.total.backward()  # type: ignore[no-untyped-call]
         state.curve.add(step, losses)

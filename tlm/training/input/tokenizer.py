@@ -295,7 +295,7 @@ def write_vocabulary(draft: Draft, tokenizer: Tokenizer, special: dict[str, str]
 
 KEPT = "kept.npy"  # the old id of each entry
 _FIRST = 10  # entries that always stay: RoBERTa and models like it count positions from the padding's id
-_ROWS = 100_000  # that are read at a time
+_ROWS = 100_000  # that are read at a time, at most
 
 
 def trim_vocabulary(tokenizer: str, task: str, subset: str, spans_first: bool, root: str | None) -> str:
@@ -312,8 +312,9 @@ def _trim(draft: Draft, inputs: dict[str, Artifact]) -> None:
     details = inputs["tokenizer"].details
     special = {role: str(old.id_to_token(details[f"{role}_id"])) for role in SPECIAL}
     occurs = np.zeros(details["vocab_size"], bool)
-    for ids in _tokens(inputs):
-        occurs[ids] = True
+    for texts, rows in _texts(inputs):
+        for part in np.array_split(rows, 1 + len(rows) // _ROWS):
+            occurs[texts.take(part, texts.lengths_of(part))] = True
     tokenizer, kept = trimmed(old, set(np.flatnonzero(occurs).tolist()))
     whole = with_layout(tokenizer, special, details.get("between", 1))
     write_vocabulary(draft, whole, special, details["kind"], details["lower_case"])
@@ -321,23 +322,17 @@ def _trim(draft: Draft, inputs: dict[str, Artifact]) -> None:
     np.save(draft.folder / KEPT, kept)
 
 
-def _tokens(inputs: dict[str, Artifact]) -> Iterator[Any]:
-    """The tokens of the training texts and of the subset, in parts."""
+def _texts(inputs: dict[str, Artifact]) -> Iterator[tuple[Ragged, Ints]]:
+    """The texts whose tokens stay, and which of their rows: the training texts, and the whole subset."""
     split = examples(inputs["task"])["split"]
     training = np.flatnonzero(pc.is_in(split, pa.array(["train", UNLABELLED])).to_numpy(zero_copy_only=False))
     tokens = inputs["task_tokens"]
-    yield from _tokens_of(Ragged.open(tokens), training)
+    yield Ragged.open(tokens), training
     if tokens.details["pair"]:
-        yield from _tokens_of(Ragged.open(tokens, "pair_"), training)
+        yield Ragged.open(tokens, "pair_"), training
     if "subset_tokens" in inputs:
         passages = Ragged.open(inputs["subset_tokens"])
-        yield from _tokens_of(passages, np.arange(len(passages)))
-
-
-def _tokens_of(texts: Ragged, rows: Ints) -> Iterator[Any]:
-    for start in range(0, len(rows), _ROWS):
-        part = rows[start : start + _ROWS]
-        yield texts.take(part, texts.lengths_of(part))
+        yield passages, np.arange(len(passages))
 
 
 def trimmed(tokenizer: Tokenizer, used: set[int]) -> tuple[Tokenizer, Ints]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 HOME = Path(__file__).parents[1]
 PRODUCT = ("tlm", "pipelines", "components")
-MOST_LINES, MOST_FILES = 20_282, 164  # to be lowered, never raised without a reason in the commit
+MOST_LINES, MOST_FILES = 20_111, 164  # to be lowered, never raised without a reason in the commit
 FILLED_IN = ("*.css", "card.toml", "manifest.yaml", "trainjob.yaml")
 SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 

@@ -64,10 +64,21 @@ def checks(groups: Sequence[Group], summaries: Sequence[Summary], best: Summary,
         task: The task; None if it is gone.
     """
     splits, linear = _splits(task), linear_of(list(summaries))
-    of_text = *_unchecked(groups, task), *_copies(groups, best, linear), *_near_copies(groups, best, linear, splits)
-    of_models = *_small(groups), *_cut(groups), *_of_published(groups), *_divided(task), *_doubted(task)
-    of_labels = *_telling(task, splits), *_outlying(task, splits), *_rare(task, splits)
-    found = *_constant(best, task, splits), *of_text, *of_models, *of_labels, *_hardly_retrieved(groups)
+    found = [
+        *_constant(best, task, splits),
+        *_unchecked(groups, task),
+        *_copies(groups, best, linear),
+        *_near_copies(groups, best, linear, splits),
+        *_small(groups),
+        *_cut(groups),
+        *_of_published(groups),
+        *_divided(task),
+        *_doubted(task),
+        *_telling(task, splits),
+        *_outlying(task, splits),
+        *_rare(task, splits),
+        *_hardly_retrieved(groups),
+    ]
     return sorted(dict.fromkeys(found), key=lambda check: check.severity != WARNING)
 
 

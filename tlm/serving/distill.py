@@ -143,11 +143,11 @@ def _write(draft: Draft, recipe: Recipe, device: str, progress: Progress) -> Non
     predicted = np.full((rows, len(predictor.labels or [""])), np.nan, np.float32)
     done = _resumed(progress, predicted)
     saved = time.monotonic()
-    with closing(Meter(f"asking the teacher about the {data.manifest.kind}", unit="texts")) as meter:
+    with closing(Meter(f"asking the teacher about the {data.manifest.kind}", rows, "texts")) as meter:
         for first, texts, pairs in _asked(data, done):
             with hidden():
                 predicted[first : first + len(texts)] = predictor.predict(texts, pairs)
-            meter.advance(len(texts))
+            meter.advance(first + len(texts) - meter.done)  # to this row: dev and test texts are passed over
             if time.monotonic() > saved + SAVE_SECONDS:
                 progress.save(first + len(texts), lambda folder: np.save(folder / FILE, predicted))
                 saved = time.monotonic()

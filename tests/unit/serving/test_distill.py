@@ -1,6 +1,7 @@
 """`distill`: its loss by another way, what the teacher is asked, what the student reads, and the cost that is told."""
 
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -118,7 +119,8 @@ def with_more() -> list[Row]:
     return [*rows(), *((f"{text} too", None, None, UNLABELLED) for text, *_ in rows()[:24])]
 
 
-def test_the_teacher_is_asked_about_train_and_what_has_no_label_only(root, linear):
+def test_the_teacher_is_asked_about_train_and_what_has_no_label_only(root, linear, monkeypatch, capsys):
+    monkeypatch.setattr("tlm.progress.LOG_EVERY_SECONDS", 0.0)
     teacher, opened = Artifact.open(linear).input("model"), Artifact.open(task(root, with_more()))
     labels = soft_labels(teacher, opened, "cpu", str(root))
     found, table = answers(labels), examples(opened).to_pydict()
@@ -128,6 +130,8 @@ def test_the_teacher_is_asked_about_train_and_what_has_no_label_only(root, linea
     expected = open_predictor(teacher.path("model"), "cpu")[0].predict(texts)
     assert np.allclose(found[asked], expected, atol=1e-6)
     assert labels.counts == {"texts": len(texts)}
+    shown = re.findall(r"asking the teacher about the task: (\d+) of (\d+) texts", capsys.readouterr().err)
+    assert shown[-1] == (str(len(found)), str(len(found)))  # texts without a label come last
 
 
 def test_it_goes_on_where_it_was_killed(root, linear, monkeypatch):

@@ -206,6 +206,7 @@ def check_reachable(values: Mapping[str, Any], where: str = "pods", schemes: str
 
 
 def _read(file: Path, advice: str) -> str:
+    """Return the text of a file; `advice` is for the error."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

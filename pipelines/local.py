@@ -92,7 +92,7 @@ class Transcript(io.TextIOBase):
     def write(self, text: str) -> int:
         """Process a piece of output."""
         self.log.write(text)
-        if not _OUTPUTS.match(text):  # in one piece, the outputs of a step; what matters of them, it has said
+        if not _OUTPUTS.match(text):  # kfp.local's list of a step's outputs; the step has said what matters
             *lines, self._rest = (self._rest + text).split("\n")
             for line in lines:
                 self._show(_COLOUR.sub("", line).strip())

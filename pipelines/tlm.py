@@ -49,9 +49,9 @@ def steps(
     query = {name: advised[name] for name in ("query", "top_k", "share")}
     hits = data.retrieve(index=index_uri, task=task_uri, **query, root=root).outputs["Output"]
     chosen = {"arms": preflight.outputs["texts"], "seeds": run.seeds}
-    # without a hit, a run with networks ends; another goes on with the task's text, and its report says what is missing
+    # without a hit, a run with networks ends; one without goes on with the task's text, and its report says so
     exported = data.export(hits=hits, task=task_uri, **chosen, **vars(export), network=network, root=root).outputs
-    with dsl.ParallelFor(exported["Output"], name="arms") as arm:  # a drawn one for each seed
+    with dsl.ParallelFor(exported["Output"], name="arms") as arm:  # of drawn text, one for each seed
         selected = data.select(arm=arm, **vars(export), root=root).outputs
     baseline = data.baseline(task=task_uri, root=root).outputs["Output"]
     if network:

@@ -51,7 +51,7 @@ class Failure(NamedTuple):
 
 
 def failures(api: Api, run_id: str) -> list[Failure]:
-    """Return the pods of steps that failed, in order of their start; empty if the API has lost the workflow."""
+    """Return the pods that failed, in order of their start; empty if the API does not have the workflow any more."""
     text = _read(api, f"/apis/v1beta1/runs/{run_id}")
     try:
         workflow = json.loads(json.loads(text)["pipeline_runtime"]["workflow_manifest"])
@@ -194,7 +194,8 @@ def _run_failure(api: Api, run: Any) -> str:
         lines, error = read_log(api, run.run_id, first)
         if lines:
             say("\n".join((f"the last lines of {first.name}:", *(f"    {line}" for line in lines))))
-        sentence += f" at {', '.join(dict.fromkeys(one.name for one in failed))}"  # a loop's may fail often
+        # each name once: a step in a loop may fail several times
+        sentence += f" at {', '.join(dict.fromkeys(one.name for one in failed))}"
         tried = f"tried {first.retried + 1} times" if first.retried else ""
         reasons = [error or first.message, *reasons, tried]
     if any(reasons):

@@ -230,7 +230,7 @@ def _results(newest_first: list[Artifact], made_from: dict[str, set[str]]) -> li
     """Return the folders of reports and of studies: a list for each task or set of tasks, the one begun last first."""
     tasks = {task.folder_name: _task(task) for task in newest_first if task.manifest.kind == "task"}
     results = [one for one in newest_first if one.manifest.kind in RESULTS]
-    # the time of a file is another one in a copy of the store
+    # by what they note, because a copy of the store has other times of files
     results.sort(key=lambda one: str(one.run().get("started", "")), reverse=True)
     alike: dict[tuple[str, ...], list[str]] = {}  # by kind and tasks
     for result in results:

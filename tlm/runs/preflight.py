@@ -123,7 +123,7 @@ def _check_elasticsearch() -> None:
     client = elastic_client.connect(at_once=True)
     elastic_client.check_privileges(client, OURS, PRIVILEGES, "the roles publisher and writer")
     own = os.environ.get(elastic_client.SECRET, "")
-    reader = f"{own}-reader"  # mounted in this step's pod only; steps that search start perhaps hours later
+    reader = f"{own}-reader"  # mounted in this step's pod only; steps that search would fail hours later
     if own and Path(reader).is_dir():
         os.environ[elastic_client.SECRET] = reader
         try:

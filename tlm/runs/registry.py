@@ -57,7 +57,7 @@ class Registry:
 
     Attributes:
         address: ``http(s)://host:port``.
-        title: The registry in sentences.
+        title: What errors call the registry.
     """
 
     def __init__(self, address: str) -> None:

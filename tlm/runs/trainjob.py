@@ -197,7 +197,7 @@ class _Follower:
                 raise self._failure(f"{end.get('reason', '')}: {end.get('message', '')}".strip(" :"))
             if self._input_refused():
                 raise self._failure("a restart of its pods would not help")
-            if waiting := _waiting(pods, job["spec"]["trainer"]["numNodes"]):  # those of the job, if it is adopted
+            if waiting := _waiting(pods, job["spec"]["trainer"]["numNodes"]):  # an adopted job may have other nodes
                 self._say_once(f"waiting: {waiting}")
                 if time.monotonic() > deadline:
                     raise Interrupted(f"{self.title} did not start in {START_MINUTES:g} minutes: {waiting}")

@@ -175,7 +175,7 @@ def _batches(make: Callable[[int], Batch], steps: range, device: torch.device) -
         yield from map(make, steps)
         return
     with ThreadPoolExecutor(1) as pool:
-        begun = [pool.submit(make, step) for step in steps[:1]]
+        begun = [pool.submit(make, step) for step in steps[:1]]  # none if no step is left
         for step in steps:
             batch = begun.pop().result()
             if step + 1 in steps:
